@@ -6,6 +6,7 @@ use ganger_document::names::{self, JobReference, Name};
 use ganger_document::time::{read_moment, read_span};
 use ganger_types::Timestamp;
 use ganger_types::limits::NAME_BYTES_MAX;
+use ganger_types::size::read_size;
 use percent_encoding::percent_decode;
 
 use crate::problem::Problem;
@@ -36,7 +37,8 @@ impl Arguments {
         Ok(Self(all))
     }
 
-    fn bytes(&self, name: &str) -> Option<&[u8]> {
+    /// The bytes of the argument of this name; `None` if it is absent.
+    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
         self.0
             .iter()
             .find(|(known, _)| known == name)
@@ -48,6 +50,18 @@ impl Arguments {
         self.bytes(name)
             .map(|value| std::str::from_utf8(value).map_err(|_| refused(name, "is not UTF-8")))
             .transpose()
+    }
+
+    /// Whether an argument of this name is given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.bytes(name).is_some()
+    }
+
+    /// The argument of this name as a number of bytes, such as `64KiB`; `None` if it is absent.
+    pub(crate) fn size(&self, name: &str) -> Result<Option<u64>, Problem> {
+        self.parsed(name, |text| {
+            read_size(text).map_err(|error| error.to_string())
+        })
     }
 
     /// All values of a parameter that may be repeated, as bytes.

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
-use crate::request_extensions::QueryParameterNames;
+use crate::request_extensions::{PathNames, QueryParameterNames};
 
 /// Schemas of an OpenAPI document, by name.
 pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -51,7 +51,25 @@ impl Description {
     /// The names of the operation's query parameters.
     pub(crate) fn known(&self) -> QueryParameterNames {
         let own = self.query.iter().map(|parameter| parameter.0);
-        QueryParameterNames(own.chain(["namespace", "shard"]).collect())
+        let in_path = self.path_names().0;
+        let in_path = in_path.iter().map(|(_, name)| *name);
+        let all = own.chain(["namespace", "shard"]).chain(in_path);
+        QueryParameterNames(all.collect())
+    }
+
+    /// The names in the path that a query parameter may give instead. That of a namespace decides about rights before
+    /// anything else is read, so it stands in the path only.
+    pub(crate) fn path_names(&self) -> PathNames {
+        if self.path.starts_with("/api/v1/namespaces/") {
+            return PathNames([].into());
+        }
+        let segments = self.path.split('/').skip(1).enumerate();
+        let names = segments.filter_map(|(place, segment)| {
+            let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+            // The shard of a request is looked for in the query already.
+            (name != "shard").then_some((place, name))
+        });
+        PathNames(names.collect())
     }
 }
 

@@ -122,12 +122,14 @@ pub(crate) fn all() -> Vec<Operation> {
     let mut all = jobs::about_jobs();
     all.extend(jobs::about_graphs());
     all.extend(job::about_one_job());
+    all.extend(job::about_attempts());
     all.extend(leases::about_leases());
     all.extend(queues::about_queues());
     all.extend(schedules::about_schedules());
     all.extend(attention::about_attention());
     all.extend(bulk::about_operations());
     all.extend(insight::about_the_rest());
+    all.extend(insight::about_names());
     all.extend(series::about_series());
     all.extend(peers::about_peers());
     all.extend(server::about_the_server());

@@ -15,7 +15,7 @@ use percent_encoding::percent_decode;
 use crate::api::Api;
 use crate::arguments::Arguments;
 use crate::problem::Problem;
-use crate::request_extensions::{Peer, QueryParameterNames};
+use crate::request_extensions::{PathNames, Peer, QueryParameterNames};
 
 /// Header with the namespace.
 pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";
@@ -57,13 +57,16 @@ impl FromRequestParts<Api> for RequestContext {
         let now = header_text(&parts.headers, NOW_HEADER)?
             .map(|text| read_moment(text).map_err(|reason| bad_header(NOW_HEADER, &reason)))
             .transpose()?;
-        let path = parts
+        let mut path: Vec<Vec<u8>> = parts
             .uri
             .path()
             .split('/')
             .skip(1)
             .map(decode_segment)
             .collect();
+        if let Some(names) = parts.extensions.get::<PathNames>() {
+            put_names(&mut path, names, &arguments);
+        }
         Ok(Self {
             api: api.clone(),
             namespace,
@@ -158,6 +161,17 @@ impl RequestContext {
                     .map_err(|error| bad_header(IDEMPOTENCY_HEADER, &error.to_string()))
             })
             .transpose()
+    }
+}
+
+/// Puts names from the query into the path where it has `-` in their place. Clients that follow the URL standard cannot
+/// send `.` and `..` as a segment.
+fn put_names(path: &mut [Vec<u8>], names: &PathNames, arguments: &Arguments) {
+    for (place, name) in names.0.iter() {
+        let segment = path.get_mut(*place).filter(|segment| *segment == b"-");
+        if let (Some(segment), Some(given)) = (segment, arguments.bytes(name)) {
+            *segment = names::read(given);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod act;
 pub(crate) mod alerts;
 pub(crate) mod alter;
+pub(crate) mod attempts;
 pub(crate) mod attention;
 pub(crate) mod audit_log;
 pub(crate) mod batch;
@@ -17,6 +18,7 @@ pub(crate) mod jobs;
 pub(crate) mod leases;
 pub(crate) mod logs;
 pub(crate) mod metrics;
+pub(crate) mod names;
 pub(crate) mod namespaces;
 pub(crate) mod numbers;
 pub(crate) mod operations;

@@ -27,7 +27,10 @@ pub fn routes(shard: Handle, settings: Settings) -> Router {
     for (operation, handler) in api.operations().iter().zip(handlers) {
         let gate = Authorization::new(api.clone(), operation);
         let route: MethodRouter<Api> = handler
-            .layer(Extension(operation.known()))
+            .layer((
+                Extension(operation.known()),
+                Extension(operation.path_names()),
+            ))
             .layer(middleware::from_fn_with_state(gate, authorization::pass));
         router = router.route(operation.path, route);
     }

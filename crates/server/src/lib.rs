@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod alerts;
+mod all_shards;
 mod audit_keeper;
 mod bind;
 mod bodies;

@@ -25,9 +25,9 @@ use crate::port_handler::refuse;
 use crate::security::Protocol;
 
 /// Header or gRPC metadata that names the shard of a request.
-const SHARD: &str = "ganger-shard";
+pub(crate) const SHARD: &str = "ganger-shard";
 /// Query parameter that names the shard.
-const SHARD_PARAMETER: &str = "shard";
+pub(crate) const SHARD_PARAMETER: &str = "shard";
 /// Header with the server that forwarded a request; a forwarded request is not forwarded again.
 const FORWARDED_BY: &str = "ganger-forwarded-by";
 /// Trailer with the status of a gRPC call.
@@ -103,7 +103,7 @@ pub(crate) struct ShardDispatch {
 type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
-enum Route<'a> {
+pub(crate) enum Route<'a> {
     Local(&'a axum::Router),
     Remote(ShardId),
 }
@@ -169,6 +169,9 @@ impl ShardDispatch {
             },
         };
         let (head, body) = request.into_parts();
+        if !matches!(caller, Identity::Anonymous) && self.is_for_all(protocol, &head) {
+            return self.answer_for_all(&head, &caller).await;
+        }
         let route = match caller {
             // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
             Identity::Anonymous => Ok(Route::Local(self.home(protocol))),
@@ -242,6 +245,20 @@ impl ShardDispatch {
         Ok(Route::Remote(shard))
     }
 
+    /// Returns the router to all shards.
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// Returns where a request for a shard goes; `None` if no server has it.
+    pub(crate) fn route_to(&self, protocol: Protocol, shard: &ShardId) -> Option<Route<'_>> {
+        if let Some(dialects) = self.local.get(shard) {
+            return Some(Route::Local(dialects.router_for(protocol)));
+        }
+        let address = self.router.topology().address(shard);
+        address.map(|_| Route::Remote(shard.clone()))
+    }
+
     fn list_here(&self) -> String {
         let shards: Vec<&str> = self.local.keys().map(ShardId::as_str).collect();
         shards.join(", ")
@@ -262,7 +279,7 @@ impl ShardDispatch {
     }
 
     /// Forwards a request to the server of another shard.
-    async fn forward_request(
+    pub(crate) async fn forward_request(
         &self,
         protocol: Protocol,
         shard: &ShardId,

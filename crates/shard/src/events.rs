@@ -135,6 +135,61 @@ impl EventHub {
     }
 }
 
+/// Events that were read back, the newest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastEvents {
+    /// The events of the page.
+    pub events: Vec<Event>,
+    /// Position of the oldest event that is kept; positions before it cannot be read back.
+    pub oldest: Position,
+    /// Position behind the newest event.
+    pub end: Position,
+    /// Position before which the next page begins; `None`: nothing older is kept.
+    pub next: Option<Position>,
+}
+
+impl EventHub {
+    /// Reads events back, the newest first: those before a position, or the newest, that `is_wanted` selects, at most
+    /// `limit`. Looks at no more than `looked_max` events.
+    pub(crate) fn past(
+        &self,
+        before: Option<Position>,
+        limit: usize,
+        looked_max: u64,
+        is_wanted: impl Fn(&Event) -> bool,
+    ) -> PastEvents {
+        let mut past = PastEvents::default();
+        let mut cursor = before.map_or(u64::MAX, |before| before.0);
+        let mut left = looked_max;
+        loop {
+            // Only so many events at a time, because publishing waits meanwhile.
+            let ring = self.lock();
+            let oldest = ring.oldest();
+            cursor = cursor.min(ring.next);
+            (past.oldest, past.end) = (Position(oldest), Position(ring.next));
+            let slice = count(COPY_MAX).min(left);
+            let from = cursor.saturating_sub(slice).max(oldest);
+            let place = |position: u64| usize::try_from(position - oldest).unwrap_or(usize::MAX);
+            if from >= cursor {
+                past.next = None;
+                return past;
+            }
+            let looked = ring.events.range(place(from)..place(cursor)).rev();
+            for event in looked {
+                cursor = event.position.0;
+                left -= 1;
+                if is_wanted(event) {
+                    past.events.push(event.clone());
+                }
+                if past.events.len() == limit || left == 0 {
+                    past.next = (cursor > oldest).then_some(Position(cursor));
+                    return past;
+                }
+            }
+        }
+    }
+}
+
 /// A subscription to events, delivered as they become durable.
 pub struct Subscription {
     hub: Arc<EventHub>,
@@ -238,6 +293,26 @@ mod tests {
         let mut again = hub.subscribe(Some(Position(10))).expect("kept");
         assert_eq!(again.next().await.expect("there").position, Position(11));
         assert_eq!(again.next().await.expect("there").position, Position(12));
+    }
+
+    #[test]
+    fn events_are_read_back_from_the_newest_on() {
+        let hub = hub(400);
+        hub.publish((10..1_000).map(event).collect());
+        let even = |event: &Event| event.position.0.is_multiple_of(2);
+        let positions = |past: &PastEvents| -> Vec<u64> {
+            past.events.iter().map(|event| event.position.0).collect()
+        };
+        let page = hub.past(None, 2, 5_000, even);
+        assert_eq!(positions(&page), [998, 996]);
+        assert_eq!((page.oldest, page.end), (Position(600), Position(1_000)));
+        let page = hub.past(page.next, 1, 5_000, even);
+        assert_eq!(positions(&page), [994]);
+        let last = hub.past(Some(Position(603)), 10, 5_000, even);
+        assert_eq!((positions(&last), last.next), (vec![602, 600], None));
+        let bounded = hub.past(None, 10, 3, |_| false);
+        assert_eq!(bounded.next, Some(Position(997)));
+        assert_eq!(hub.past(Some(Position(5)), 10, 5, even).next, None);
     }
 
     #[tokio::test]

@@ -52,6 +52,24 @@ impl GroupFacts {
         hour
     }
 
+    /// Returns what is known of the same group on two shards together.
+    #[must_use]
+    pub fn merged(self, other: Self) -> Self {
+        let (mut newer, older) = if self.last_at >= other.last_at {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        newer.first_at = newer.first_at.min(older.first_at);
+        for (queue, failures) in older.by_queue {
+            *newer.by_queue.entry(queue).or_default() += failures;
+        }
+        for (kind, failures) in older.by_kind {
+            *newer.by_kind.entry(kind).or_default() += failures;
+        }
+        newer
+    }
+
     fn note(&mut self, record: &JobRecord, message: &str, at: Timestamp) {
         if self.by_kind.is_empty() || at < self.first_at {
             self.first_at = at;

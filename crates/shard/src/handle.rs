@@ -4,6 +4,7 @@ mod external;
 mod graph;
 mod groups;
 mod lists;
+mod names;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -24,7 +25,7 @@ use tokio::sync::{oneshot, watch};
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
 use crate::core::{Request, WaiterId};
-use crate::events::{EventHub, Subscription};
+use crate::events::{EventHub, PastEvents, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::numbers::CommitRate;
@@ -36,6 +37,7 @@ pub use external::Page;
 pub use graph::GraphTotals;
 pub use groups::GroupView;
 pub use lists::NextPage;
+pub use names::NamesOf;
 
 /// A handle to a running shard, cheap to clone. All methods may be called from any task.
 ///
@@ -355,6 +357,18 @@ impl Handle {
     /// If the position is too old, or there are too many subscriptions.
     pub fn events(&self, after: Option<Position>) -> Result<Subscription, CallError> {
         self.shared.hub.subscribe(after)
+    }
+
+    /// Reads events back, the newest first: those before a position, or the newest, that `is_wanted` selects, at most
+    /// `limit`. Looks at no more than `looked_max` events.
+    pub fn past_events(
+        &self,
+        before: Option<Position>,
+        limit: usize,
+        looked_max: u64,
+        is_wanted: impl Fn(&ganger_types::Event) -> bool,
+    ) -> PastEvents {
+        self.shared.hub.past(before, limit, looked_max, is_wanted)
     }
 
     /// Returns a value that changes whenever new messages for other shards are durable in the outbox.

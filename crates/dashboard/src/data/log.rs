@@ -2,7 +2,6 @@
 
 use ganger_shard::Handle;
 use ganger_types::JobKey;
-use ganger_types::limits::LOG_BYTES_MAX;
 
 use crate::fault::Fault;
 
@@ -26,7 +25,7 @@ pub(crate) async fn piece(
     attempt: u32,
     from: Option<u64>,
 ) -> Result<Piece, Fault> {
-    let total = total(shard, job, attempt).await?;
+    let total = shard.log_bytes(job, attempt).await?;
     let from = from.unwrap_or_else(|| total.saturating_sub(PAGE_BYTES));
     let mut piece = Piece {
         from,
@@ -52,23 +51,6 @@ pub(crate) async fn piece(
         }
     }
     Ok(piece)
-}
-
-/// Bytes of the log of an attempt: found by halving, since only the chunks behind a place can be asked for.
-async fn total(shard: &Handle, job: JobKey, attempt: u32) -> Result<u64, Fault> {
-    let (mut low, mut high, mut end) = (0, 2 * LOG_BYTES_MAX, 0);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        let chunks = shard.log(job, (attempt, middle), 1).await?;
-        match chunks.into_iter().find(|chunk| chunk.attempt == attempt) {
-            Some(chunk) => {
-                end = end.max(chunk.offset + length(&chunk.bytes));
-                low = chunk.offset + length(&chunk.bytes).max(1);
-            }
-            None => high = middle,
-        }
-    }
-    Ok(end)
 }
 
 fn length(bytes: &[u8]) -> u64 {

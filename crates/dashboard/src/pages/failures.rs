@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ganger_document::names::show;
+use ganger_shard::GroupFacts;
 use ganger_types::query::JobQuery;
 use ganger_types::{Group, JobState, Kind, Queue, ShardId, StoredJob, Timestamp, Worker};
 use maud::{Markup, html};
@@ -12,112 +13,173 @@ use crate::fault::Fault;
 use crate::format::counted;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::svg;
 use crate::text::{Lines, cut, isolated, name, plain};
-use crate::view::View;
-use crate::widgets::{button, columns, danger, empty, kind_link, named_link, table};
+use crate::view::{Missing, View};
+use crate::widgets::{self, button, columns, danger, empty, kind_link, named_link, table};
 
-/// Failed jobs that the list looks at for messages and times.
+/// Groups on a page.
+const GROUPS: usize = 100;
+/// Failed jobs that the page of a group looks at.
 const LOOKED: usize = 1_000;
-/// Groups on the page.
-const GROUPS: usize = 200;
 /// Jobs and samples on the page of a group.
 const JOBS: usize = 50;
 const SAMPLES: usize = 5;
 
-/// What is known of a group from the failed jobs that were looked at.
-#[derive(Default)]
-struct Seen {
-    message: String,
-    kinds: BTreeMap<Kind, u64>,
-    queues: BTreeMap<Queue, u64>,
-    first: Option<Timestamp>,
-    last: Option<Timestamp>,
+/// A group over all shards of the view.
+struct Row {
+    group: Group,
+    jobs: u64,
+    facts: Option<GroupFacts>,
+    last_hour: [u64; 6],
+}
+
+impl Row {
+    fn last(&self) -> Option<Timestamp> {
+        self.facts.as_ref().map(|facts| facts.last_at)
+    }
+
+    fn add(&mut self, other: Self) {
+        self.jobs += other.jobs;
+        for (own, more) in self.last_hour.iter_mut().zip(other.last_hour) {
+            *own += more;
+        }
+        self.facts = match (self.facts.take(), other.facts) {
+            (Some(own), Some(more)) => Some(own.merged(more)),
+            (own, more) => own.or(more),
+        };
+    }
+
+    /// Whether the group has failures of this queue and kind; what is not asked for is always so.
+    fn has(&self, queue: Option<&Queue>, kind: Option<&Kind>) -> bool {
+        let facts = self.facts.as_ref();
+        queue.is_none_or(|queue| facts.is_some_and(|facts| facts.by_queue.contains_key(queue)))
+            && kind.is_none_or(|kind| facts.is_some_and(|facts| facts.by_kind.contains_key(kind)))
+    }
+}
+
+/// The groups of all shards of the view, the last failure first.
+async fn groups(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
+    let gathered = view
+        .gather(|shard| async move { Ok(shard.failure_groups(view.namespace()).await?) })
+        .await?;
+    let mut rows: BTreeMap<Group, Row> = BTreeMap::new();
+    for found in gathered.found.into_iter().flat_map(|(_, groups)| groups) {
+        let row = Row {
+            group: found.group.clone(),
+            jobs: found.jobs,
+            last_hour: found
+                .facts
+                .as_ref()
+                .map(|facts| facts.last_hour(view.clock.now))
+                .unwrap_or_default(),
+            facts: found.facts,
+        };
+        match rows.get_mut(&found.group) {
+            Some(known) => known.add(row),
+            None => drop(rows.insert(found.group, row)),
+        }
+    }
+    let mut rows: Vec<Row> = rows.into_values().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
+    Ok((rows, gathered.missing))
 }
 
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
-    let params = Params::read(query, &["queue", "kind", "window"])?;
+    let params = Params::read(query, &["queue", "kind", "window", "after"])?;
     view.rights.check("listFailures")?;
-    let groups = jobs::groups(view).await?;
-    let wanted = JobQuery {
-        namespace: view.namespace().clone(),
-        states: JobState::Failed.into(),
-        queue: params.name("queue")?,
-        kind: params.name("kind")?,
-        newest_first: true,
-        limit: LOOKED,
-        ..JobQuery::default()
-    };
-    let is_filtered = wanted.queue.is_some() || wanted.kind.is_some();
-    let listing = jobs::list(view, &wanted, None).await?;
-    let is_whole = listing.next.is_none();
-    let mut seen: BTreeMap<Group, Seen> = BTreeMap::new();
-    for (_, job) in &listing.jobs {
-        look_at(&mut seen, job);
-    }
-    let mut rows: Vec<(Group, u64, Option<Seen>)> = groups
-        .into_iter()
-        .map(|(group, count)| {
-            let known = seen.remove(&group);
-            (group, count, known)
-        })
-        .filter(|(_, _, known)| known.is_some() || !is_filtered)
-        .collect();
-    rows.sort_by_key(|(_, _, known)| {
-        std::cmp::Reverse(known.as_ref().and_then(|known| known.last))
-    });
-    let head =
-        html! { div.heading { h1 { "Failures" } span.soft { "(" (rows.len()) " groups)" } } };
+    let (queue, kind) = (params.name::<Queue>("queue")?, params.name::<Kind>("kind")?);
+    let (mut rows, missing) = groups(view).await?;
+    rows.retain(|row| row.has(queue.as_ref(), kind.as_ref()));
+    let matching = rows.len();
+    let skipped = params
+        .number("after", 0, 1_000_000)?
+        .unwrap_or(0)
+        .min(matching);
+    let rows: Vec<Row> = rows.into_iter().skip(skipped).take(GROUPS).collect();
+    let head = html! { div.heading { h1 { "Failures" } span.soft { "(" (matching) " groups)" } } };
     let page = Page::new("Failures", "Failures", head);
-    Ok(page.part("part-failures", html! {
-        (list(view, &rows))
-        @if !is_whole { p.remark { "Messages and times are from the " (LOOKED) " failed jobs that were created last." } }
-    }))
+    let shown = rows.len();
+    Ok(page.part(
+        "part-failures",
+        html! {
+            (list(view, &rows, queue.is_some() || kind.is_some()))
+            (pages(view, &params, skipped, shown, matching))
+            (widgets::missing(&missing))
+        },
+    ))
 }
 
-fn look_at(seen: &mut BTreeMap<Group, Seen>, job: &StoredJob) {
-    let Some(failure) = &job.record.failure else {
-        return;
+/// Links to the pages before and after this one.
+fn pages(view: &View, params: &Params, skipped: usize, shown: usize, matching: usize) -> Markup {
+    let to = |skip: usize| {
+        let names = ["queue", "kind"].into_iter();
+        let address = names.fold(view.links.to("/failures"), |address, name| {
+            address.with_if(name, params.text(name).ok().flatten())
+        });
+        address.with("after", &skip.to_string())
     };
-    let known = seen.entry(failure.group.clone()).or_default();
-    if known.last.is_none_or(|last| last < failure.at) {
-        known.message.clone_from(&failure.message);
-        known.last = Some(failure.at);
+    let end = skipped + shown;
+    html! {
+        @if skipped > 0 || end < matching {
+            nav.pages aria-label="Pages" {
+                @if skipped > 0 { a.button href=(to(skipped.saturating_sub(GROUPS))) data-page="newer" { "Previous" } }
+                @if end < matching { a.button href=(to(end)) data-page="older" { "Next" } }
+            }
+        }
     }
-    known.first = Some(
-        known
-            .first
-            .map_or(failure.at, |first| first.min(failure.at)),
-    );
-    *known.kinds.entry(job.record.kind.clone()).or_default() += 1;
-    *known.queues.entry(job.record.queue.clone()).or_default() += 1;
 }
 
-fn list(view: &View, rows: &[(Group, u64, Option<Seen>)]) -> Markup {
+fn list(view: &View, rows: &[Row], is_filtered: bool) -> Markup {
     if rows.is_empty() {
-        return empty("No failed jobs are kept.", &html! {});
+        return if is_filtered {
+            let next = html! { p { a href=(view.links.to("/failures")) { "Clear filters" } } };
+            empty("No failure group matches.", &next)
+        } else {
+            empty("No failed jobs are kept.", &html! {})
+        };
     }
     let head = columns(&[
-        "Group", "Message", "#Jobs", "First", "Last", "Kinds", "Queues",
+        "Group",
+        "Message",
+        "#Jobs",
+        "Last hour",
+        "First",
+        "Last",
+        "Kinds",
+        "Queues",
     ]);
     let body = html! {
-        @for (group, count, seen) in rows.iter().take(GROUPS) {
+        @for row in rows {
             tr data-row {
-                th scope="row" { (named_link(&address(view, group), group.as_bytes())) }
-                @match seen {
-                    Some(seen) => {
-                        td.message { (isolated(&cut(seen.message.lines().next().unwrap_or_default(), 120))) }
-                        td.number { (counted(*count)) }
-                        td { @if let Some(first) = seen.first { (view.clock.ago(first)) } }
-                        td { @if let Some(last) = seen.last { (view.clock.ago(last)) } }
-                        td { @for kind in seen.kinds.keys().take(3) { (kind_link(view, kind)) " " } }
-                        td { @for queue in seen.queues.keys().take(3) { (named_link(&view.links.to("/queue").name("name", queue.as_bytes()), queue.as_bytes())) " " } }
+                th scope="row" { (named_link(&address(view, &row.group), row.group.as_bytes())) }
+                @match &row.facts {
+                    Some(facts) => {
+                        td.message { (isolated(&cut(facts.message.lines().next().unwrap_or_default(), 120))) }
+                        td.number { (counted(row.jobs)) }
+                        td { (last_hour(&row.last_hour)) }
+                        td { (view.clock.ago(facts.first_at)) }
+                        td { (view.clock.ago(facts.last_at)) }
+                        td { @for kind in facts.by_kind.keys().take(3) { (kind_link(view, kind)) " " } }
+                        td { @for queue in facts.by_queue.keys().take(3) { (named_link(&view.links.to("/queue").name("name", queue.as_bytes()), queue.as_bytes())) " " } }
                     }
-                    None => { td {} td.number { (counted(*count)) } td { "\u{2013}" } td { "\u{2013}" } td {} td {} }
+                    None => { td {} td.number { (counted(row.jobs)) } td { "-" } td { "\u{2013}" } td { "\u{2013}" } td {} td {} }
                 }
             }
         }
     };
     table("Failure groups", &head, &body)
+}
+
+/// Failures of the last hour as a small drawing, with their number in a title.
+fn last_hour(steps: &[u64; 6]) -> Markup {
+    let most = steps.iter().copied().max().unwrap_or(0);
+    if most == 0 {
+        return html! { "-" };
+    }
+    let total = crate::format::plural(steps.iter().sum(), "failure");
+    let heights = steps.map(|number| number * 100 / most);
+    html! { span title={ (total) " in the last hour" } { (svg::histogram(&heights)) } }
 }
 
 fn address(view: &View, group: &Group) -> crate::links::Address {
@@ -130,11 +192,9 @@ pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
     let group: Group = params.needed("group")?;
     view.rights.check("listFailedJobs")?;
     let text = plain(&show(group.as_bytes()));
-    let count = jobs::groups(view)
-        .await?
-        .into_iter()
-        .find(|(known, _)| *known == group);
-    let Some((_, count)) = count else {
+    let (rows, _) = groups(view).await?;
+    let found = rows.into_iter().find(|row| row.group == group);
+    let Some(Row { jobs: count, .. }) = found else {
         let heading = format!("There is no failure group {text}");
         return Err(Fault::new("path_not_found", heading, "No failed job of it is kept.").into());
     };

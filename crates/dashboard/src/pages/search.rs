@@ -1,11 +1,9 @@
 //! Jumps: an id opens its job, a name its page. Payloads are never searched.
 
 use ganger_document::names::{read, show};
-use ganger_types::query::Query;
-use ganger_types::{Reply, Tag};
+use ganger_shard::{Handle, NamesOf};
 use maud::{Markup, html};
 
-use crate::data::{jobs, queues};
 use crate::fault::Fault;
 use crate::frame::kept_scope;
 use crate::links::Address;
@@ -16,10 +14,6 @@ use crate::view::View;
 
 /// Names of each sort that are offered.
 const OFFERED: usize = 20;
-/// Tags that are looked at.
-const TAGS: usize = 1_000;
-/// Kinds are not listed by the server yet: a link searches for the one that was typed.
-const KIND: &str = "kind";
 
 /// Names of one sort, with the address of each.
 struct Names {
@@ -41,7 +35,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let names = if wanted.is_empty() {
         Vec::new()
     } else {
-        names(view).await?
+        names(view, &wanted).await?
     };
     Ok(show_page(view, &wanted, names))
 }
@@ -49,89 +43,57 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
 /// Names that match, of one sort, and whether there are more.
 type Group = (&'static str, Vec<(Vec<u8>, Address)>, bool);
 
-/// All names of the view, by sort.
-async fn names(view: &View) -> Result<Vec<Names>, Fault> {
-    let links = &view.links;
-    let (rows, _) = queues::all(view).await?;
-    let mut all = vec![Names {
-        sort: "Queue",
-        found: rows
-            .iter()
-            .map(|row| {
-                (
-                    row.queue.queue.as_bytes().to_vec(),
-                    crate::widgets::queue_address(view, row.shard.id(), &row.queue.queue),
-                )
+/// What is searched: the heading, what the names name, and the operation whose right is needed.
+const SORTS: [(&str, NamesOf, &str); 7] = [
+    ("Queue", NamesOf::Queue, "listQueues"),
+    ("Kind", NamesOf::Kind, "listKinds"),
+    ("Tag", NamesOf::Tag, "listTags"),
+    ("Failure group", NamesOf::Group, "listFailures"),
+    ("Schedule", NamesOf::Schedule, "listSchedules"),
+    ("Worker", NamesOf::Worker, "listWorkers"),
+    ("Graph", NamesOf::Graph, "listJobs"),
+];
+
+/// The names of the view that begin so, by sort.
+async fn names(view: &View, wanted: &[u8]) -> Result<Vec<Names>, Fault> {
+    let mut all = Vec::new();
+    for (sort, of, operation) in SORTS {
+        if !view.rights.may_read(operation) {
+            continue;
+        }
+        let gathered = view
+            .gather(|shard| async move {
+                let names = shard.names(view.namespace(), of, wanted, OFFERED + 1);
+                Ok(names.await?)
             })
-            .collect(),
-    }];
-    if view.rights.may_read("listTags") {
-        let tags = view.gather(|shard| tags(view, shard)).await?;
-        let tags = tags.found.into_iter().flat_map(|(_, tags)| tags);
-        all.push(Names {
-            sort: "Tag",
-            found: tags
-                .map(|tag| {
-                    (
-                        tag.as_bytes().to_vec(),
-                        links.to("/jobs").name("tag", tag.as_bytes()),
-                    )
-                })
-                .collect(),
-        });
-    }
-    if view.rights.may_read("listFailures") {
-        let groups = jobs::groups(view).await?.into_iter();
-        all.push(Names {
-            sort: "Failure group",
-            found: groups
-                .map(|(group, _)| {
-                    (
-                        group.as_bytes().to_vec(),
-                        links.to("/failure").name("group", group.as_bytes()),
-                    )
-                })
-                .collect(),
-        });
-    }
-    if view.rights.may_read("listSchedules") {
-        let found = super::schedules::all(view).await?.0.into_iter();
-        all.push(Names {
-            sort: "Schedule",
-            found: found
-                .map(|(shard, schedule)| {
-                    (
-                        schedule.id.as_bytes().to_vec(),
-                        links
-                            .on(shard.id(), "/schedule")
-                            .name("id", schedule.id.as_bytes()),
-                    )
-                })
-                .collect(),
-        });
-    }
-    if view.rights.may_read("listWorkers") {
-        let found = super::workers::all(view).await?.0.into_iter();
-        all.push(Names {
-            sort: "Worker",
-            found: found
-                .map(|(_, worker)| {
-                    (
-                        worker.worker.as_bytes().to_vec(),
-                        links.to("/worker").name("name", worker.worker.as_bytes()),
-                    )
-                })
-                .collect(),
-        });
+            .await?;
+        let mut found = Vec::new();
+        for (shard, names) in gathered.found {
+            found.extend(names.into_iter().map(|name| {
+                let address = address(view, &shard, of, &name);
+                (name, address)
+            }));
+        }
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        if !matches!(of, NamesOf::Queue | NamesOf::Schedule) {
+            found.dedup_by(|a, b| a.0 == b.0);
+        }
+        all.push(Names { sort, found });
     }
     Ok(all)
 }
 
-async fn tags(view: &View, shard: &ganger_shard::Handle) -> Result<Vec<Tag>, Fault> {
-    let query = Query::TopTags(view.namespace().clone(), 0, TAGS);
-    match view.ask(shard, query).await? {
-        Reply::Tags(tags) => Ok(tags.into_iter().map(|(tag, _)| tag).collect()),
-        _ => Err(Fault::unexpected_reply()),
+/// The page of a name.
+fn address(view: &View, shard: &Handle, of: NamesOf, name: &[u8]) -> Address {
+    let links = &view.links;
+    match of {
+        NamesOf::Queue => links.on(shard.id(), "/queue").name("name", name),
+        NamesOf::Kind => links.to("/jobs").name("kind", name),
+        NamesOf::Tag => links.to("/jobs").name("tag", name),
+        NamesOf::Group => links.to("/failure").name("group", name),
+        NamesOf::Schedule => links.on(shard.id(), "/schedule").name("id", name),
+        NamesOf::Worker => links.to("/worker").name("name", name),
+        NamesOf::Graph => links.to("/jobs").name("graph", name),
     }
 }
 
@@ -164,7 +126,7 @@ fn show_page(view: &View, wanted: &[u8], names: Vec<Names>) -> Page {
         })
         .filter(|(_, found, _): &(_, Vec<_>, _)| !found.is_empty())
         .collect();
-    let kind = view.links.to("/jobs").name(KIND, wanted);
+    let kind = view.links.to("/jobs").name("kind", wanted);
     page.part("part-found", html! {
         @if groups.is_empty() {
             p.empty { "No job has the id " (isolated(&text)) ", and no queue, tag, failure group, schedule or worker begins with it." }

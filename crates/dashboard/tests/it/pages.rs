@@ -508,7 +508,14 @@ async fn attempts_failures_and_results_are_shown() {
     assert_eq!(
         failures.columns("Failure groups"),
         [
-            "Group", "Message", "Jobs", "First", "Last", "Kinds", "Queues"
+            "Group",
+            "Message",
+            "Jobs",
+            "Last hour",
+            "First",
+            "Last",
+            "Kinds",
+            "Queues"
         ]
     );
     assert_eq!(

@@ -9,8 +9,9 @@ use http::Method;
 
 use super::{Operation, PAGE, operation, plain};
 use crate::description::{Content, add_schema};
+use crate::resource::names::{LabelsView, NamesView};
 use crate::resource::numbers::{AuditView, Done};
-use crate::resource::{events, failures, numbers, workers};
+use crate::resource::{events, failures, names, numbers, workers};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn about_the_rest() -> Vec<Operation> {
@@ -94,6 +95,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "Lists the tracked jobs.",
             numbers::tracked,
         )
+        .query(PAGE)
         .reply::<TrackedListView>(),
         operation(
             M::GET,
@@ -113,7 +115,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             "/api/v1/events",
             "followEvents",
             Right::OBSERVE,
-            "Streams events as they happen, as server-sent events.",
+            "Streams events as they happen, as server-sent events; with limit or before, reads back what is kept.",
             events::follow,
         )
         .query(&[
@@ -124,6 +126,15 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
                 "after",
                 "goes on after this position, as the header Last-Event-ID",
             ),
+            (
+                "every",
+                "sums by queue and change instead of single events, so often: 1s to 60s",
+            ),
+            (
+                "limit",
+                "reads back so many events, 1 to 1000, the newest first (Events)",
+            ),
+            ("before", "reads back the events before this position"),
         ])
         .reply_as(Content {
             schema: Some(add_schema::<Event>),
@@ -138,5 +149,41 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             numbers::audit,
         )
         .reply::<AuditView>(),
+    ]
+}
+
+/// Operations on names and labels that are in use.
+pub(super) fn about_names() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/api/v1/names",
+            "listNames",
+            Right::OBSERVE,
+            "Lists names that are in use and begin alike.",
+            names::names,
+        )
+        .query(&[
+            ("of", "queue, kind, tag, worker, schedule, graph or group"),
+            ("prefix", "what the names begin with"),
+            ("limit", "1 to 999; 20 if absent"),
+        ])
+        .reply::<NamesView>(),
+        operation(
+            M::GET,
+            "/api/v1/labels",
+            "listLabels",
+            Right::OBSERVE,
+            "Lists the keys of labels, or the values of one key, with their numbers of jobs.",
+            names::labels,
+        )
+        .query(&[
+            ("key", "the key whose values are listed; the keys if absent"),
+            ("prefix", "what they begin with"),
+            ("after", "goes on where a page ended"),
+            ("limit", "1 to 100; 20 if absent"),
+        ])
+        .reply::<LabelsView>(),
     ]
 }

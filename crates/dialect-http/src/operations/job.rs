@@ -10,7 +10,8 @@ use http::Method;
 use super::{ANY, Operation, PAGE, WAIT, operation, plain};
 use crate::resource::act::{ActedView, CancelJobIn, CancelResult, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
-use crate::resource::{act, alter, graphs, jobs, logs};
+use crate::resource::attempts::AttemptsView;
+use crate::resource::{act, alter, attempts, graphs, jobs, logs};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
 pub(super) fn about_one_job() -> Vec<Operation> {
@@ -97,20 +98,6 @@ pub(super) fn about_one_job() -> Vec<Operation> {
         )
         .reply::<Explanation>(),
         operation(
-            M::GET,
-            "/api/v1/jobs/{job}/log",
-            "getLog",
-            Right::OBSERVE,
-            "Returns the log of a job's attempts.",
-            logs::show,
-        )
-        .query(&[
-            ("attempt", "only this attempt"),
-            ("follow", "true: goes on until the job ends"),
-            ("format", "text (default) or ndjson"),
-        ])
-        .reply_as(plain("text/plain")),
-        operation(
             M::POST,
             "/api/v1/jobs/{job}/cancel",
             "cancelJob",
@@ -159,5 +146,41 @@ pub(super) fn about_one_job() -> Vec<Operation> {
         )
         .maybe::<UndependIn>()
         .reply::<AlteredView>(),
+    ]
+}
+
+/// Operations on the attempts of a job and their logs.
+pub(super) fn about_attempts() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/api/v1/jobs/{job}/log",
+            "getLog",
+            Right::OBSERVE,
+            "Returns the log of a job's attempts.",
+            logs::show,
+        )
+        .query(&[
+            ("attempt", "only this attempt"),
+            (
+                "tail",
+                "the end of the log of an attempt, the last if none is named, such as 64KiB",
+            ),
+            ("from", "from this byte of the log of an attempt on"),
+            ("length", "at most so many bytes"),
+            ("follow", "true: goes on until the job ends"),
+            ("format", "text (default) or ndjson"),
+        ])
+        .reply_as(plain("text/plain")),
+        operation(
+            M::GET,
+            "/api/v1/jobs/{job}/attempts",
+            "listAttempts",
+            Right::OBSERVE,
+            "Lists the attempts of a job: when, where, how long, how they ended.",
+            attempts::list,
+        )
+        .reply::<AttemptsView>(),
     ]
 }

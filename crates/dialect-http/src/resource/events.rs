@@ -3,6 +3,8 @@
 //! The id of each event is its position. While no event matches the filter, heartbeats advance the reader's position,
 //! so that it resumes close to the present.
 
+mod sums;
+
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -10,16 +12,42 @@ use ganger_document::view::event::{self, KINDS, kind};
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId};
 use http::{HeaderValue, header};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::arguments::refused;
+use crate::json;
 use crate::problem::Problem;
 use crate::request_context::{RequestContext, bad_header};
 use crate::stream::{self, Pieces, ReaderGone};
 
 /// Header in which a browser sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
+/// How often sums may be sent.
+const EVERY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 /// Interval between two heartbeats.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+
+/// Events on a page unless the request says otherwise.
+const PAST_DEFAULT: u64 = 100;
+const PAST_MAX: u64 = 1_000;
+/// Events that one page looks at.
+const PAST_LOOKED_MAX: u64 = 20_000;
+
+/// Events that were read back.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Events)]
+pub(crate) struct EventsView {
+    /// Events of the page, the newest first.
+    events: Vec<event::Event>,
+    /// Position of the oldest event that is kept.
+    oldest: u64,
+    /// Position behind the newest event; `after` this number less one, a stream goes on without a gap.
+    end: u64,
+    /// Value of `before` for the next page; absent if nothing older is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+}
 
 /// The conditions of an event stream, all of which an event must meet.
 struct Filter {
@@ -31,9 +59,19 @@ struct Filter {
 
 pub(crate) async fn follow(context: RequestContext) -> Result<Response, Problem> {
     let filter = filter(&context)?;
+    let every = every(&context)?;
+    if ["limit", "before"]
+        .into_iter()
+        .any(|name| context.arguments.has(name))
+    {
+        return past(&context, &filter);
+    }
     let events = context.shard().events(resume_from(&context)?)?;
     let (pieces, body) = stream::open(&context)?;
-    tokio::spawn(run(context, filter, events, pieces));
+    match every {
+        None => tokio::spawn(run(context, filter, events, pieces)),
+        Some(every) => tokio::spawn(sums::run(context, filter, events, pieces, every)),
+    };
     let headers = [
         (
             header::CONTENT_TYPE,
@@ -42,6 +80,40 @@ pub(crate) async fn follow(context: RequestContext) -> Result<Response, Problem>
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
     Ok((headers, body).into_response())
+}
+
+/// Reads back what is kept.
+fn past(context: &RequestContext, filter: &Filter) -> Result<Response, Problem> {
+    if context.arguments.has("every") || context.arguments.has("after") {
+        let reason = "reads events back: leave out every and after";
+        return Err(refused("limit", reason));
+    }
+    let limit = context.arguments.number("limit", 1, PAST_MAX)?;
+    let limit = usize::try_from(limit.unwrap_or(PAST_DEFAULT)).unwrap_or(usize::MAX);
+    let before = context
+        .arguments
+        .number("before", 0, u64::MAX)?
+        .map(Position);
+    let shard = context.shard();
+    let past = shard.past_events(before, limit, PAST_LOOKED_MAX, |event| filter.takes(event));
+    let events = past.events.into_iter();
+    Ok(json::ok(&EventsView {
+        events: events
+            .map(|event| event::Event::new(shard.id(), event))
+            .collect(),
+        oldest: past.oldest.0,
+        end: past.end.0,
+        next: past.next.map(|position| position.0),
+    }))
+}
+
+/// How often sums are sent; `None`: each event is.
+fn every(context: &RequestContext) -> Result<Option<Duration>, Problem> {
+    let every = context.arguments.span("every")?;
+    if every.is_some_and(|every| !EVERY.contains(&every)) {
+        return Err(refused("every", "must be from 1s to 60s"));
+    }
+    Ok(every)
 }
 
 fn filter(context: &RequestContext) -> Result<Filter, Problem> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use bytes::Bytes;
 use ganger_document::names::{full_name, text};
 use ganger_document::raw_json;
@@ -20,6 +20,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::byte_range;
 use crate::filter::{self, Order};
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
@@ -165,14 +166,15 @@ async fn explain(context: &RequestContext, id: JobId) -> Result<Explanation, Pro
 pub(crate) async fn payload(context: RequestContext) -> Result<Response, Problem> {
     let job = find(&context).await?;
     let payload = context.shard().payload_of(&job.record).await?;
-    Ok(raw(payload.unwrap_or_default()))
+    Ok(raw(&context, payload.unwrap_or_default()))
 }
 
 /// Returns the stored result, byte for byte, and can wait for it.
 pub(crate) async fn result(context: RequestContext) -> Result<Response, Problem> {
     let job = waited_for(&context).await?;
     let result = context.shard().result_of(&job.record).await?;
-    result.map(raw).ok_or_else(|| {
+    let result = result.map(|bytes| raw(&context, bytes));
+    result.ok_or_else(|| {
         let state = job.record.state;
         let next = match state {
             JobState::Succeeded => "it ended without a result",
@@ -208,15 +210,15 @@ pub(crate) async fn inputs(context: RequestContext) -> Result<Response, Problem>
     Ok(json::ok(&Inputs { inputs, next }))
 }
 
-/// An answer with stored bytes. Its headers keep a browser from executing them.
-pub(crate) fn raw(bytes: Bytes) -> Response {
+/// An answer with stored bytes, or with the part that `Range` names. Its headers keep a browser from executing them.
+fn raw(context: &RequestContext, bytes: Bytes) -> Response {
     let media_type = HeaderValue::from_static(raw_json::media_type(&bytes));
     let policy = HeaderValue::from_static("default-src 'none'; sandbox");
     let headers = [
         (header::CONTENT_TYPE, media_type),
         (header::CONTENT_SECURITY_POLICY, policy),
     ];
-    (headers, bytes).into_response()
+    byte_range::answer(&context.headers, headers, bytes)
 }
 
 /// The job in the path.

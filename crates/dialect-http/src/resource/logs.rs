@@ -8,14 +8,18 @@ use ganger_document::time::Moment;
 use ganger_shard::LogChunk;
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Happening, JobKey};
-use http::{HeaderValue, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
 
+use crate::arguments::refused;
+use crate::byte_range::{self, Part};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
 use crate::resource::jobs::find;
 use crate::stream::{self, Pieces, ReaderGone};
 
+/// Header with the length of the attempt's log in bytes.
+const LOG_BYTES: HeaderName = HeaderName::from_static("ganger-log-bytes");
 /// Number of log bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 /// Interval at which a follower reads the log even without an event, in case it missed one.
@@ -59,25 +63,97 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
     };
     let job = find(&context).await?;
     let attempt = attempt.and_then(|number| u32::try_from(number).ok());
+    let is_partial = wants_part(&context, format, follow);
+    // A part is of one attempt: the last, if the request names none.
+    let attempt = attempt.or_else(|| is_partial.then_some(job.record.attempt.max(1)));
+    let total = match attempt {
+        Some(attempt) => Some(context.shard().log_bytes(job.record.key, attempt).await?),
+        None => None,
+    };
+    let wanted = wanted(&context, total.unwrap_or(0), is_partial)?;
+    let Some(wanted) = wanted else {
+        return Ok(byte_range::behind_the_end(total.unwrap_or(0)));
+    };
     let (pieces, body) = stream::open(&context)?;
     let reader = LogReader {
         key: job.record.key,
         attempt,
-        place: (attempt.unwrap_or(0), 0),
+        place: (attempt.unwrap_or(0), wanted.from),
+        left: wanted.length,
         format,
         pieces,
         context,
     };
     tokio::spawn(reader.run(events));
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
     let media_type = match format {
         Format::Text => "text/plain; charset=utf-8",
         Format::Ndjson => "application/x-ndjson",
     };
-    Ok((
-        [(header::CONTENT_TYPE, HeaderValue::from_static(media_type))],
-        body,
-    )
-        .into_response())
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if let Some(total) = total {
+        headers.insert(LOG_BYTES, HeaderValue::from(total));
+        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if let Some(range) = wanted.content_range {
+            headers.insert(header::CONTENT_RANGE, range);
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        }
+    }
+    Ok(response)
+}
+
+/// The part of an attempt's log that a request wants.
+struct Wanted {
+    /// Offset of its first byte.
+    from: u64,
+    /// Maximum number of bytes; `None`: to the end.
+    length: Option<u64>,
+    /// Header of the answer to a request with `Range`.
+    content_range: Option<HeaderValue>,
+}
+
+/// Whether the request wants a part: by its parameters, or by `Range`, which a stream does not serve.
+fn wants_part(context: &RequestContext, format: Format, follow: bool) -> bool {
+    let names = ["tail", "from", "length"];
+    let is_ranged = context.headers.contains_key(header::RANGE);
+    names.into_iter().any(|name| context.arguments.has(name))
+        || is_ranged && format == Format::Text && !follow
+}
+
+/// The part of a log of `total` bytes; `None` if a `Range` begins behind its end.
+fn wanted(
+    context: &RequestContext,
+    total: u64,
+    is_partial: bool,
+) -> Result<Option<Wanted>, Problem> {
+    let arguments = &context.arguments;
+    let (tail, from) = (arguments.size("tail")?, arguments.size("from")?);
+    let length = arguments.size("length")?;
+    if tail.is_some() && (from.is_some() || length.is_some()) {
+        let reason = "is the end of the log: leave out from and length";
+        return Err(refused("tail", reason));
+    }
+    let plain = |from, length| Wanted {
+        from,
+        length,
+        content_range: None,
+    };
+    if let Some(tail) = tail {
+        return Ok(Some(plain(total.saturating_sub(tail), None)));
+    }
+    if from.is_some() || length.is_some() || !is_partial {
+        return Ok(Some(plain(from.unwrap_or(0), length)));
+    }
+    Ok(match byte_range::part(&context.headers, total) {
+        Part::All => Some(plain(0, None)),
+        Part::BehindTheEnd => None,
+        Part::Bytes(range) => Some(Wanted {
+            from: range.start,
+            length: Some(range.end - range.start),
+            content_range: Some(byte_range::content_range(&range, total)),
+        }),
+    })
 }
 
 struct LogReader {
@@ -87,6 +163,8 @@ struct LogReader {
     attempt: Option<u32>,
     /// Attempt, and offset up to which its log was read.
     place: (u32, u64),
+    /// Number of bytes that are still wanted; `None`: all.
+    left: Option<u64>,
     format: Format,
     pieces: Pieces,
 }
@@ -139,11 +217,19 @@ impl LogReader {
                 return Ok(());
             };
             let next = (last.attempt, last.offset + length(last));
-            for chunk in chunks {
+            for mut chunk in chunks {
                 if self.attempt.is_some_and(|attempt| attempt < chunk.attempt) {
                     return Ok(());
                 }
+                if let Some(left) = &mut self.left {
+                    let end = usize::try_from(*left).unwrap_or(usize::MAX);
+                    chunk.bytes.truncate(end);
+                    *left -= length(&chunk);
+                }
                 self.write(&chunk).await?;
+                if self.left == Some(0) {
+                    return Ok(());
+                }
             }
             self.place = next;
         }
@@ -171,12 +257,13 @@ impl LogReader {
         loop {
             let job = self.context.shard().job_by_key(self.key).await?;
             self.read_all().await?;
-            let is_over = job.is_none_or(|job| {
-                let is_later = self
-                    .attempt
-                    .is_some_and(|attempt| job.record.attempt > attempt);
-                job.record.state.is_terminal() || is_later
-            });
+            let is_over = self.left == Some(0)
+                || job.is_none_or(|job| {
+                    let is_later = self
+                        .attempt
+                        .is_some_and(|attempt| job.record.attempt > attempt);
+                    job.record.state.is_terminal() || is_later
+                });
             if is_over {
                 return Ok(());
             }

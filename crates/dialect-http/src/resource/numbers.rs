@@ -1,17 +1,18 @@
 //! Statistics, tags, tracked jobs, and the audit of the indexes.
 
 use axum::response::Response;
-use ganger_document::names::Named;
+use ganger_document::names::{self, Named, text};
 use ganger_document::time::{Moment, read_moment};
 use ganger_document::view::statistics::{
     Statistics, TagView, TagsView, TrackedListView, TrackedView,
 };
 use ganger_types::query::Query;
-use ganger_types::{Command, Day, Queue, Reply, Sample, StatisticsRecord};
+use ganger_types::{Command, Day, JobId, Queue, Reply, Sample, StatisticsRecord, Timestamp};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::arguments::refused;
+use crate::filter;
 use crate::json;
 use crate::problem::Problem;
 use crate::refusal::unexpected_reply;
@@ -109,19 +110,41 @@ pub(crate) async fn tags(context: RequestContext) -> Result<Response, Problem> {
 }
 
 pub(crate) async fn tracked(context: RequestContext) -> Result<Response, Problem> {
+    let limit = filter::limit(&context.arguments)?;
+    let after = tracked_after(&context)?;
     let query = Query::Tracked(context.namespace.clone());
-    match context.call(Command::Query(Box::new(query))).await? {
-        Reply::Tracked(jobs) => {
-            let view = |(job, at)| TrackedView {
-                job: Named(job),
-                since: Moment(at),
-            };
-            Ok(json::ok(&TrackedListView {
-                jobs: jobs.into_iter().map(view).collect(),
-            }))
-        }
-        _ => Err(unexpected_reply()),
+    let Reply::Tracked(mut jobs) = context.call(Command::Query(Box::new(query))).await? else {
+        return Err(unexpected_reply());
+    };
+    jobs.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+    if let Some((since, job)) = after {
+        jobs.retain(|tracked| (tracked.1, &tracked.0) > (since, &job));
     }
+    let has_more = jobs.len() > limit;
+    jobs.truncate(limit);
+    let last = jobs.last().filter(|_| has_more);
+    let next = last.map(|(job, since)| format!("{}.{}", since.0, text(job.as_bytes())));
+    let view = |(job, at)| TrackedView {
+        job: Named(job),
+        since: Moment(at),
+    };
+    Ok(json::ok(&TrackedListView {
+        jobs: jobs.into_iter().map(view).collect(),
+        next,
+    }))
+}
+
+/// The time and id of the job after which a page begins.
+fn tracked_after(context: &RequestContext) -> Result<Option<(Timestamp, JobId)>, Problem> {
+    let Some(text) = context.arguments.text("after")? else {
+        return Ok(None);
+    };
+    let place = text.split_once('.').and_then(|(since, job)| {
+        let job = JobId::new(names::read(job.as_bytes())).ok()?;
+        Some((Timestamp(since.parse().ok()?), job))
+    });
+    let reason = || format!("{text:?} is not the `next` of a page: send that unchanged");
+    place.map(Some).ok_or_else(|| refused("after", &reason()))
 }
 
 pub(crate) async fn audit(context: RequestContext) -> Result<Response, Problem> {

@@ -236,3 +236,120 @@ async fn failure_groups_tell_when_where_and_what() {
     assert!(group["first_at"].as_str() <= group["last_at"].as_str());
     assert_eq!(page["next"], Value::Null);
 }
+
+#[tokio::test]
+async fn logs_payloads_and_results_are_read_in_parts() {
+    let face = face();
+    let id = face
+        .enqueue(json!({"kind": "k", "payload": "0123456789"}))
+        .await;
+    let leased = face.lease().await;
+    for (offset, text) in [(0, "hello "), (6, "world")] {
+        let log =
+            json!({"job": leased["ref"], "token": leased["token"], "text": text, "offset": offset});
+        face.post("/api/v1/leases/log", log).await;
+    }
+    let read = async |path: String, range: &'static str| {
+        let request =
+            Request::get(format!("/api/v1/jobs/{id}/{path}")).header(header::RANGE, range);
+        let answer = face
+            .send(request.body(axum::body::Body::empty()).expect("a request"))
+            .await;
+        let length = answer.headers.get("ganger-log-bytes").cloned();
+        let range = answer.headers.get(header::CONTENT_RANGE).cloned();
+        let text = |value: Option<http::HeaderValue>| {
+            value.map_or_else(String::new, |value| {
+                value.to_str().expect("text").to_owned()
+            })
+        };
+        let body = String::from_utf8_lossy(&answer.body).into_owned();
+        (answer.status.as_u16(), body, text(length), text(range))
+    };
+    let log = |status, body: &str, range: &str| (status, body.into(), "11".into(), range.into());
+    assert_eq!(read("log?tail=5".into(), "").await, log(200, "world", ""));
+    assert_eq!(
+        read("log?from=4&length=3".into(), "").await,
+        log(200, "o w", "")
+    );
+    assert_eq!(
+        read("log".into(), "bytes=6-8").await,
+        log(206, "wor", "bytes 6-8/11")
+    );
+    assert_eq!(read("log".into(), "bytes=20-").await.0, 416);
+    let part = read("payload".into(), "bytes=1-3").await;
+    assert_eq!(
+        (part.0, part.1.as_str(), part.3.as_str()),
+        (206, "012", "bytes 1-3/12")
+    );
+    let attempts = face.get(&format!("/api/v1/jobs/{id}/attempts")).await;
+    let attempt = &attempts["attempts"][0];
+    assert_eq!(
+        (&attempt["attempt"], &attempt["log_bytes"]),
+        (&json!(1), &json!(11))
+    );
+    assert_eq!(attempt["end"], Value::Null);
+}
+
+#[tokio::test]
+async fn names_and_labels_are_offered_by_their_beginning() {
+    let face = face();
+    for (number, tenant) in ["acme", "acme", "beta"].into_iter().enumerate() {
+        let job =
+            json!({"kind": "k", "queue": format!("mail-{number}"), "labels": {"tenant": tenant}});
+        face.enqueue(job).await;
+    }
+    let names = face.get("/api/v1/names?of=queue&prefix=mail&limit=2").await;
+    assert_eq!(
+        names,
+        json!({"names": ["mail-0", "mail-1"], "complete": false})
+    );
+    let lease = json!({"worker": "w", "queues": ["mail-0"]});
+    face.post("/api/v1/leases", lease).await;
+    let kinds = face.get("/api/v1/names?of=kind").await;
+    assert_eq!(kinds["names"], json!(["k"]));
+    let keys = face.get("/api/v1/labels").await;
+    assert_eq!(
+        keys["labels"],
+        json!([{"name": "tenant", "live": 3, "kept": 0, "exact": true}])
+    );
+    let values = face.get("/api/v1/labels?key=tenant&prefix=a").await;
+    assert_eq!(column(&values["labels"], "name"), ["acme"]);
+    assert_eq!(column(&values["labels"], "live"), [2]);
+    let missing = face.text(Method::GET, "/api/v1/names", "").await;
+    assert_eq!(missing.code(), "invalid_value");
+}
+
+#[tokio::test]
+async fn a_name_that_no_path_can_carry_is_given_beside_it() {
+    let face = face();
+    face.enqueue(json!({"kind": "k", "queue": ".."})).await;
+    let queue = face.get("/api/v1/queues/-?queue=..").await;
+    assert_eq!(queue["queue"], "..");
+    face.post("/api/v1/queues/-/pause?queue=..", Value::Null)
+        .await;
+    let queue = face.get("/api/v1/queues/-?queue=%2E%2E").await;
+    assert_eq!(queue["settings"]["paused"], true);
+    let unnamed = face.text(Method::GET, "/api/v1/queues/-", "").await;
+    assert_eq!(unnamed.code(), "queue_not_found");
+}
+
+#[tokio::test]
+async fn events_are_read_back_page_by_page() {
+    let face = face();
+    for _ in 0..3 {
+        face.enqueue(json!({"kind": "k"})).await;
+    }
+    let page = face.get("/api/v1/events?limit=2&event=job_moved").await;
+    let positions = column(&page["events"], "position");
+    assert_eq!(positions.len(), 2);
+    assert!(positions[0].as_u64() > positions[1].as_u64());
+    let next = page["next"].as_u64().expect("one more");
+    let rest = face
+        .get(&format!("/api/v1/events?before={next}&event=job_moved"))
+        .await;
+    assert_eq!(rest["events"].as_array().map(Vec::len), Some(1));
+    let both = face
+        .text(Method::GET, "/api/v1/events?limit=1&every=1s", "")
+        .await;
+    assert_eq!(both.code(), "invalid_value");
+}

@@ -192,8 +192,11 @@ pub struct TrackedView {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = TrackedJobs)]
 pub struct TrackedListView {
-    /// Jobs that are tracked.
+    /// Jobs that are tracked, the first tracked first.
     pub jobs: Vec<TrackedView>,
+    /// Value of `after` for the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 #[cfg(test)]

@@ -776,3 +776,55 @@ async fn a_server_does_not_start_with_an_empty_store_beside_the_old_one() {
     assert!(refused.to_string().contains("rename"), "{refused}");
     assert_eq!(refused.exit_code(), 2);
 }
+
+#[tokio::test]
+async fn lists_of_all_shards_are_merged_and_say_which_shard_is_away() {
+    let [one, two] = pair(config()).await;
+    let enqueue = async |addr, id: &str| {
+        let body = format!("{{\"kind\": \"k\", \"id\": \"{id}\", \"queue\": \"q-{id}\"}}");
+        fetch(addr, "POST /api/v1/jobs", "", &body).await;
+    };
+    for id in ["a", "c"] {
+        enqueue(one.addr(), id).await;
+        enqueue(two.addr(), &format!("{id}2")).await;
+    }
+    let list =
+        async |path: &str| document(&fetch(one.addr(), &format!("GET {path}"), "", "").await);
+    let mut seen = Vec::new();
+    let mut path = "/api/v1/jobs?shard=all&limit=3".to_owned();
+    loop {
+        let page = list(&path).await;
+        for job in page["jobs"].as_array().expect("jobs") {
+            seen.push(format!("{}/{}", job["shard"], job["id"]).replace('"', ""));
+        }
+        assert_eq!(page["unreachable"], serde_json::json!([]));
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        path = format!(
+            "/api/v1/jobs?shard=all&limit=3&after={}",
+            next.replace('%', "%25")
+        );
+    }
+    assert_eq!(seen, ["1/a", "2/a2", "1/c", "2/c2"]);
+    let count = list("/api/v1/jobs/count?shard=all").await;
+    assert_eq!(
+        (&count["count"], &count["exact"]),
+        (&4.into(), &true.into())
+    );
+    let queues = list("/api/v1/queues?shard=all").await;
+    let names: Vec<_> = queues["queues"]
+        .as_array()
+        .expect("queues")
+        .iter()
+        .collect();
+    let names: Vec<_> = names.iter().map(|queue| queue["queue"].clone()).collect();
+    assert_eq!(names, ["q-a", "q-a2", "q-c", "q-c2"]);
+    let refused = list("/api/v1/stats?shard=all").await;
+    assert_eq!(refused["code"], "invalid_value");
+    two.stop().await;
+    let alone = list("/api/v1/jobs?shard=all").await;
+    assert_eq!(alone["unreachable"], serde_json::json!(["2"]));
+    assert_eq!(alone["jobs"].as_array().map(Vec::len), Some(2));
+    one.stop().await;
+}

@@ -1,6 +1,6 @@
 //! Reads series: values step by step, and sums over a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::{Kind, Namespace, Queue, Timestamp};
 
@@ -236,6 +236,21 @@ impl SeriesTable {
             }
         }
         reply
+    }
+
+    /// Returns at most `limit` kinds of a namespace that begin with these bytes and have a series, in order.
+    pub fn kind_names(&self, namespace: &Namespace, prefix: &[u8], limit: usize) -> Vec<Vec<u8>> {
+        let queues = self
+            .spaces
+            .get(namespace)
+            .map(|space| space.queues.values());
+        let kinds = queues
+            .into_iter()
+            .flatten()
+            .flat_map(|queue| queue.kinds.keys());
+        let names = kinds.map(Kind::as_bytes);
+        let names: BTreeSet<&[u8]> = names.filter(|name| name.starts_with(prefix)).collect();
+        names.into_iter().take(limit).map(<[u8]>::to_vec).collect()
     }
 
     /// Returns how long jobs waited and ran between two times, of one queue or kind or of all.
