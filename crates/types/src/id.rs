@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::name::NameError;
+use crate::short_bytes::ShortBytes;
 
 /// The number of a job in its shard, in order of creation; never reused within a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +67,7 @@ impl fmt::Debug for ShardId {
 /// Engine-made ids look like `00000k3v-x7qz`: eight digits of Crockford's base 32 that sort by creation, and four of
 /// the [`IdTag`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(Arc<[u8]>);
+pub struct JobId(ShortBytes);
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const KEY_DIGITS: usize = 8;
@@ -118,12 +119,12 @@ impl JobId {
     /// Beyond 2^40 jobs in one shard.
     pub fn made(key: JobKey, tag: IdTag) -> Self {
         assert!(key.0 < 1 << 40, "a shard numbers at most 2^40 jobs");
-        Self(Arc::new(made_text(key, tag)))
+        Self(made_text(key, tag).as_slice().into())
     }
 
     /// Whether [`JobId::made`] returns this id.
     pub fn is_made(&self, key: JobKey, tag: IdTag) -> bool {
-        key.0 < 1 << 40 && *self.0 == made_text(key, tag)
+        key.0 < 1 << 40 && self.0[..] == made_text(key, tag)
     }
 
     /// The number and the tag in the id; `None` if it does not have the form of engine-made ids.

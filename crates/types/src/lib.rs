@@ -26,6 +26,7 @@ pub mod reference;
 pub mod rejection;
 pub mod reply;
 pub mod schedule;
+mod short_bytes;
 pub mod size;
 pub mod span;
 pub mod states;

@@ -1,12 +1,12 @@
 //! Names: short byte strings that clients choose.
 //!
 //! They are bytes, not text, because the Redis protocol allows any bytes; dialects that promise text check for UTF-8.
-//! Cloning a name only increments a reference count.
+//! Cloning a name copies three words; a name of more than 22 bytes is shared by its clones.
 
 use std::fmt;
-use std::sync::Arc;
 
 use crate::limits::NAME_BYTES_MAX;
+use crate::short_bytes::ShortBytes;
 
 /// A name that is longer than [`NAME_BYTES_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ macro_rules! names {
     ($($(#[$doc:meta])* $name:ident = $what:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(Arc<[u8]>);
+        pub struct $name(ShortBytes);
 
         impl $name {
             /// Takes any bytes up to the limit of 255.
