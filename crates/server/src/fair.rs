@@ -271,7 +271,7 @@ impl Scheduler {
                 state.is_queued = false;
                 continue;
             }
-            let class = state.class();
+            let class = state.class(Instant::now());
             drop(state);
             queue.classes[class].push_back(lane);
         }
@@ -333,14 +333,14 @@ impl Lane {
     }
 
     /// Whether the connection's tasks always run at once.
-    fn is_light(&self) -> bool {
+    fn is_light(&self, now: Instant) -> bool {
         let mut state = self.state();
-        state.waiting.is_empty() && state.class() == 0
+        state.waiting.is_empty() && state.class(now) == 0
     }
 
-    fn charge(&self, time: Duration) {
+    fn charge(&self, time: Duration, now: Instant) {
         let mut state = self.state();
-        state.age();
+        state.age(now);
         state.used += time;
     }
 
@@ -351,7 +351,7 @@ impl Lane {
         state.waiting.push_back(Arc::clone(ticket));
         if !state.is_queued {
             state.is_queued = true;
-            let class = state.class();
+            let class = state.class(Instant::now());
             drop(state);
             queue.classes[class].push_back(self.clone());
         }
@@ -361,19 +361,27 @@ impl Lane {
 }
 
 impl LaneState {
-    fn age(&mut self) {
-        let halves = self.halved.elapsed().as_nanos() / HALF_LIFE.as_nanos();
-        let Some(halves) = u32::try_from(halves).ok().filter(|halves| *halves < 32) else {
+    /// Halves the used time once for each half-life that has passed.
+    fn age(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.halved);
+        if since < HALF_LIFE {
+            return;
+        }
+        let halves = u32::try_from(since.as_micros() / HALF_LIFE.as_micros());
+        let Some(halves) = halves.ok().filter(|halves| *halves < 32) else {
             self.used = Duration::ZERO;
-            self.halved = Instant::now();
+            self.halved = now;
             return;
         };
         self.used /= 1 << halves;
         self.halved += HALF_LIFE * halves;
     }
 
-    fn class(&mut self) -> usize {
-        self.age();
+    fn class(&mut self, now: Instant) -> usize {
+        self.age(now);
+        if self.used < LIGHT_USE_MAX {
+            return 0;
+        }
         let times = self.used.as_nanos() / LIGHT_USE_MAX.as_nanos();
         let class = usize::try_from(times.checked_ilog2().map_or(0, |power| power + 1));
         class.unwrap_or(CLASSES).min(CLASSES - 1)
@@ -432,7 +440,7 @@ impl<F: Future> Future for Scheduled<F> {
             return Poll::Pending;
         };
         let begun = Instant::now();
-        let is_light = self.lane.is_light();
+        let is_light = self.lane.is_light(begun);
         let is_behind = self.lane.scheduler.is_behind(begun);
         if !was_chosen && !is_light && is_behind {
             *self.ticket.stage() = TaskState::Waiting(cx.waker().clone());
@@ -447,7 +455,9 @@ impl<F: Future> Future for Scheduled<F> {
         let outer = TURN.replace(Some(turn));
         let polled = self.future.as_mut().poll(cx);
         TURN.set(outer);
-        self.lane.charge(begun.elapsed());
+        let ended = Instant::now();
+        self.lane
+            .charge(ended.saturating_duration_since(begun), ended);
         polled
     }
 }

@@ -25,7 +25,7 @@ async fn a_new_connection_does_not_wait_for_the_backlog_of_others() {
     let polls = Arc::new(AtomicUsize::new(0));
     for _ in 0..10 {
         let heavy = scheduler.lane();
-        heavy.charge(LIGHT_USE_MAX * 100);
+        heavy.charge(LIGHT_USE_MAX * 100, Instant::now());
         burst(&heavy, 1_000, &polls);
     }
     let newcomer = scheduler.lane();
@@ -47,9 +47,9 @@ async fn a_new_connection_does_not_wait_for_the_backlog_of_others() {
 async fn lighter_connections_run_first_and_equal_ones_in_turn() {
     let scheduler = scheduler();
     let (flood, first, second) = (scheduler.lane(), scheduler.lane(), scheduler.lane());
-    flood.charge(LIGHT_USE_MAX * 1_000);
+    flood.charge(LIGHT_USE_MAX * 1_000, Instant::now());
     for lane in [&first, &second] {
-        lane.charge(LIGHT_USE_MAX * 3);
+        lane.charge(LIGHT_USE_MAX * 3, Instant::now());
     }
     let polls = Arc::new(AtomicUsize::new(0));
     let of_first = Arc::new(AtomicUsize::new(0));
@@ -71,7 +71,7 @@ async fn lighter_connections_run_first_and_equal_ones_in_turn() {
 async fn a_task_that_ends_while_it_waits_delays_no_other() {
     let scheduler = scheduler();
     let heavy = scheduler.lane();
-    heavy.charge(LIGHT_USE_MAX * 100);
+    heavy.charge(LIGHT_USE_MAX * 100, Instant::now());
     let ended: Vec<_> = (0..100)
         .map(|_| tokio::spawn(heavy.scheduled(std::future::pending::<()>())))
         .collect();
@@ -91,7 +91,7 @@ async fn a_task_that_ends_while_it_waits_delays_no_other() {
 async fn while_many_requests_wait_a_connection_reads_on_once_its_own_have_started() {
     let scheduler = scheduler();
     let (flood, other) = (scheduler.lane(), scheduler.lane());
-    flood.charge(LIGHT_USE_MAX * 100);
+    flood.charge(LIGHT_USE_MAX * 100, Instant::now());
     let polls = Arc::new(AtomicUsize::new(0));
     burst(&flood, UNSTARTED_MANY, &polls);
     let reading = |lane: &Lane| lane.poll_reading(&Context::from_waker(Waker::noop()));
@@ -115,9 +115,9 @@ async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() 
     };
     let scheduler = Scheduler::with_lag(1, lag);
     let heavy = scheduler.lane();
-    heavy.charge(LIGHT_USE_MAX * 1_000);
+    heavy.charge(LIGHT_USE_MAX * 1_000, Instant::now());
     for _ in 0..3 {
-        heavy.charge(LIGHT_USE_MAX * 1_000);
+        heavy.charge(LIGHT_USE_MAX * 1_000, Instant::now());
         assert_eq!(heavy.scheduled(std::future::ready(7)).await, 7);
     }
     // The dispatcher seems to have been scheduled at the very beginning.
@@ -132,8 +132,8 @@ async fn a_connection_that_uses_much_queues_only_while_the_threads_are_behind() 
 #[test]
 fn use_is_forgotten() {
     let lane = Scheduler::new(1).lane();
-    lane.charge(LIGHT_USE_MAX * 100);
-    assert!(!lane.is_light());
+    lane.charge(LIGHT_USE_MAX * 100, Instant::now());
+    assert!(!lane.is_light(Instant::now()));
     lane.state().halved -= HALF_LIFE * 7;
-    assert!(lane.is_light());
+    assert!(lane.is_light(Instant::now()));
 }
