@@ -2,8 +2,8 @@
 //!
 //! A layer before all services refuses what the caller may nowhere do. In which namespace stands inside
 //! the message, so the second half of the check is where namespaces are read: [`namespace`]. It knows the
-//! caller from the task; outside of one it refuses everything, so that forgetting to carry the caller into
-//! a new task (see [`carried`]) shuts the door rather than opens it.
+//! caller from the task; outside of one it refuses everything, so that forgetting to carry the caller to where a
+//! stream is polled (see [`on_behalf`]) refuses requests rather than accepts them.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -199,13 +199,15 @@ pub(crate) fn note(name: impl FnOnce() -> String) {
     });
 }
 
-/// Takes the caller along into another task.
-pub(crate) fn carried<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let caller = CALLER.try_with(Arc::clone).ok();
-    async move {
-        match caller {
-            Some(caller) => CALLER.scope(caller, future).await,
-            None => future.await,
-        }
+/// Caller of the current task, to be carried to where a stream is polled; `None` outside of a call.
+pub(crate) fn current() -> Option<Arc<Caller>> {
+    CALLER.try_with(Arc::clone).ok()
+}
+
+/// Runs a future on behalf of a caller.
+pub(crate) async fn on_behalf<F: Future>(caller: Option<Arc<Caller>>, future: F) -> F::Output {
+    match caller {
+        Some(caller) => CALLER.scope(caller, future).await,
+        None => future.await,
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use crate::CallError;
 use crate::metrics::{ShardMetrics, count};
 
-/// Number of events copied out of the ring at a time, so that the lock is held briefly.
+/// Number of events read from the ring at a time, so that the lock is held briefly.
 const COPY_MAX: usize = 256;
 
 /// Publishes events to subscribers, once they are durable.
@@ -233,8 +233,50 @@ impl Subscription {
         }
     }
 
+    /// Waits for the next events, and returns what `pick` takes from each of them, perhaps nothing. Events are not
+    /// copied. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// As for [`Subscription::next`].
+    ///
+    /// # Panics
+    /// Never: the channel it waits on lives as long as the subscription.
+    pub async fn pick<T>(
+        &mut self,
+        pick: impl Fn(&Event) -> Option<T>,
+    ) -> Result<Vec<T>, CallError> {
+        let taken = std::mem::take(&mut self.taken);
+        if !taken.is_empty() {
+            return Ok(taken.iter().filter_map(pick).collect());
+        }
+        loop {
+            let wake = self.wake.as_mut().expect("it is taken away on drop only");
+            // Marked as seen before the ring is read, so that later events wake.
+            wake.borrow_and_update();
+            let before = self.cursor;
+            let mut picked = Vec::new();
+            self.read(|event| picked.extend(pick(event)))?;
+            if self.cursor > before {
+                return Ok(picked);
+            }
+            let wake = self.wake.as_mut().expect("it is taken away on drop only");
+            wake.changed()
+                .await
+                .expect("the hub lives as long as this subscription");
+        }
+    }
+
     /// Copies the next events out of the ring; returns false if there are none yet.
     fn take(&mut self) -> Result<bool, CallError> {
+        let mut taken = std::mem::take(&mut self.taken);
+        let read = self.read(|event| taken.push_back(event.clone()));
+        self.taken = taken;
+        read?;
+        Ok(!self.taken.is_empty())
+    }
+
+    /// Passes the next events in the ring to `each`, and moves the cursor behind them.
+    fn read(&mut self, mut each: impl FnMut(&Event)) -> Result<(), CallError> {
         let ring = self.hub.lock();
         let oldest = ring.oldest();
         if self.cursor < oldest {
@@ -243,14 +285,16 @@ impl Subscription {
             return Err(CallError::PositionTooOld { asked, oldest });
         }
         let skip = usize::try_from(self.cursor - oldest).unwrap_or(usize::MAX);
-        self.taken
-            .extend(ring.events.iter().skip(skip).take(COPY_MAX).cloned());
-        self.cursor += count(self.taken.len());
+        let before = self.cursor;
+        for event in ring.events.iter().skip(skip).take(COPY_MAX) {
+            each(event);
+            self.cursor += 1;
+        }
         match &ring.closed {
-            Some(reason) if self.taken.is_empty() => {
+            Some(reason) if self.cursor == before => {
                 Err(CallError::unavailable(&self.hub.shard, reason.clone()))
             }
-            _ => Ok(!self.taken.is_empty()),
+            _ => Ok(()),
         }
     }
 }
@@ -358,6 +402,32 @@ mod tests {
             })
         );
         assert_eq!(hub.metrics.counters.subscribers_cut_total.get(), 1);
+    }
+
+    #[tokio::test]
+    async fn picked_events_are_those_that_next_would_return() {
+        let hub = hub(1_000);
+        let mut picking = hub.subscribe(None).expect("from now on");
+        let mut copying = hub.subscribe(None).expect("from now on");
+        hub.publish((10..310).map(event).collect());
+        let even = |event: &Event| (event.position.0 % 2 == 0).then_some(event.position.0);
+        // One is copied first, so that the rest of a copied page is picked from.
+        assert_eq!(picking.next().await.expect("there").position, Position(10));
+        let mut picked = Vec::new();
+        while picking.position() != Some(Position(309)) {
+            picked.extend(picking.pick(even).await.expect("there"));
+        }
+        let mut wanted = Vec::new();
+        for _ in 10..310 {
+            wanted.extend(even(&copying.next().await.expect("there")));
+        }
+        assert_eq!(picked, wanted[1..]);
+        hub.publish(vec![event(310), event(311)]);
+        assert_eq!(picking.pick(|_| None::<()>).await, Ok(Vec::new()));
+        assert_eq!(picking.position(), Some(Position(311)));
+        hub.close("stopping".into());
+        let end = picking.pick(even).await;
+        assert!(matches!(end, Err(CallError::Unavailable { .. })), "{end:?}");
     }
 
     #[tokio::test]

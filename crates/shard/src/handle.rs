@@ -1,6 +1,7 @@
 //! The handle through which dialects call a shard.
 
 mod external;
+mod gathered;
 mod graph;
 mod groups;
 mod lists;
@@ -34,6 +35,7 @@ use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
 pub use external::Page;
+pub use gathered::GatheredRequests;
 pub use graph::GraphTotals;
 pub use groups::GroupView;
 pub use lists::NextPage;
@@ -143,12 +145,9 @@ impl Handle {
         &self,
         commands: Vec<Command>,
     ) -> Result<Vec<Result<Reply, CallError>>, CallError> {
-        let bytes = commands.iter().map(Command::bytes).sum();
-        let permit = self.shared.admission.enter(commands.len(), bytes)?;
-        let (answer, answered) = oneshot::channel();
-        let ticket = ReplyChannel::CallAll(answer, permit);
-        self.send(Request::CallAll { commands, ticket })?;
-        self.receive(answered).await
+        let (request, replies) = self.replies_to(commands)?;
+        self.send(request)?;
+        replies.receive().await
     }
 
     /// Leases jobs, waiting up to `wait_for` until there is at least one; empty if there is none in that time.
@@ -164,31 +163,9 @@ impl Handle {
         lease: Lease,
         wait_for: Duration,
     ) -> Result<Vec<Delivery>, CallError> {
-        let admission = &self.shared.admission;
-        let permit = if wait_for.is_zero() {
-            admission.enter(1, 0)?
-        } else {
-            admission.enter_waiting()?
-        };
-        let now = self.shared.clock.wall();
-        self.shared.metrics.workers().ask(&lease, wait_for, now);
-        let origin = self.origin(&lease);
-        let waiter = origin.waiter;
-        let (answer, answered) = oneshot::channel();
-        let ticket = ReplyChannel::Lease(answer, permit, origin);
-        self.send(Request::Lease {
-            lease: Box::new(lease),
-            wait_for,
-            waiter,
-            ticket,
-        })?;
-        let mut guard = CancelOnDrop {
-            inbox: self.shared.inbox.clone(),
-            waiter: Some(waiter),
-        };
-        let parcel = self.receive(answered).await;
-        guard.waiter = None;
-        Ok(parcel?.open())
+        let (request, jobs) = self.jobs_for(lease, wait_for)?;
+        self.send(request)?;
+        jobs.receive().await
     }
 
     /// Reads a job; `None` if there is none. An id that no ordinary job has may belong to an external job,

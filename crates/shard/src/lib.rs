@@ -43,7 +43,9 @@ pub use crate::clock::{Clock, ManualClock, SystemClock, TimeLine};
 pub use crate::error::CallError;
 pub use crate::events::{PastEvents, Subscription};
 pub use crate::failures::GroupFacts;
-pub use crate::handle::{GraphTotals, GroupView, Handle, NamesOf, NextPage, Page};
+pub use crate::handle::{
+    GatheredRequests, GraphTotals, GroupView, Handle, NamesOf, NextPage, Page,
+};
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::numbers::ShardNumbers;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ganger_store::{Opened, Store, StoreError};
+use ganger_store::{Opened, Reader, Store, StoreError};
 use ganger_types::command::ExpiredJobsQuery;
 use ganger_types::{Commit, Elapsed, Now};
 use tokio::sync::watch;
@@ -435,20 +435,14 @@ impl<S: Store> ShardThread<S> {
         };
         let rest = std::iter::from_fn(|| self.messages.try_recv().ok());
         for message in first.into_iter().chain(rest.take(self.batch_max)) {
-            match message {
-                ThreadMessage::Request(request) => self.core.push(request),
-                ThreadMessage::Look => {}
-                ThreadMessage::Stop => self.core.stop(),
-            }
+            take_message(&mut self.core, message);
         }
     }
 
     /// Refuses the messages left in the channel, ends the threads and closes the store.
     fn finish(mut self, cause: &StopCause) {
         while let Ok(message) = self.messages.try_recv() {
-            if let ThreadMessage::Request(request) = message {
-                self.core.push(request);
-            }
+            take_message(&mut self.core, message);
         }
         self.core.run(self.line.now(&*self.clock));
         self.send_outputs();
@@ -457,6 +451,19 @@ impl<S: Store> ShardThread<S> {
         drop(self.core);
         drop(self.messages);
         self.ending.end(cause);
+    }
+}
+
+fn take_message<R: Reader>(core: &mut Core<R, ReplyChannel>, message: ThreadMessage) {
+    match message {
+        ThreadMessage::Request(request) => core.push(request),
+        ThreadMessage::Requests(requests) => {
+            for request in requests {
+                core.push(request);
+            }
+        }
+        ThreadMessage::Look => {}
+        ThreadMessage::Stop => core.stop(),
     }
 }
 

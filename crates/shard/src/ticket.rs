@@ -19,6 +19,8 @@ pub(crate) use external::{PopOrigin, UndeliveredPop};
 pub(crate) enum ThreadMessage {
     /// A request from a caller.
     Request(Request<ReplyChannel>),
+    /// Requests that one turn applies, in order.
+    Requests(Vec<Request<ReplyChannel>>),
     /// The store has reported, or the clock was moved: the core must run.
     Look,
     /// The shard is asked to stop.

@@ -17,7 +17,7 @@ pub(crate) fn delivery(shard: &ShardId, delivery: Delivery) -> v1::Delivery {
     } = delivery;
     v1::Delivery {
         job: grant.job.to_text().into_owned(),
-        shard: shard.to_string(),
+        shard: shard.as_str().to_owned(),
         number: grant.key.0,
         queue: grant.queue.to_text().into_owned(),
         kind: grant.kind.to_text().into_owned(),

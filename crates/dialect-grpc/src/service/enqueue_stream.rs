@@ -1,5 +1,7 @@
 //! A stream of submissions. Batches that arrive together become one request to the shard, and are answered together.
 
+use std::pin::Pin;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
@@ -10,8 +12,7 @@ use ganger_shard::CallError;
 use ganger_types::command::Enqueue;
 use ganger_types::{Command, Rejection, Reply};
 use prost::Message as _;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::{Status, Streaming};
 
 use super::Streamed;
@@ -27,27 +28,36 @@ const BATCHES_MAX: usize = 1_024;
 const BATCHES_BYTES_MAX: usize = 2 << 20;
 /// Batches in one request to the shard.
 const GROUP_BATCHES_MAX: usize = 256;
-/// Groups of answers made before the client took them.
-const ANSWERS_MAX: usize = 16;
 
 type Answers = Vec<Result<v1::EnqueueAnswer, Status>>;
 
 impl ServiceContext {
     /// Takes batches as they come, many at a time, and answers in their order.
+    ///
+    /// Everything happens while the transport asks for answers: there is no task and no channel in between.
     pub(crate) fn submit_stream(
         &self,
         batches: Streaming<v1::EnqueueBatch>,
     ) -> Streamed<v1::EnqueueAnswer> {
-        let (answers, receiver) = mpsc::channel(ANSWERS_MAX);
+        let stopping = self.options.stopping.clone();
         let stream = EnqueueStream {
             context: self.clone(),
-            answers,
+            batches,
+            stopped: Box::pin(stopping.cancelled_owned()),
+            state: StreamState::Open,
             in_flight: FuturesOrdered::new(),
             batches_in_flight: 0,
             bytes_in_flight: 0,
         };
-        tokio::spawn(authorization::carried(stream.run(batches)));
-        Box::pin(ReceiverStream::new(receiver).flat_map(futures::stream::iter))
+        let caller = authorization::current();
+        let answers = futures::stream::unfold(stream, move |mut stream| {
+            let next = async move {
+                let answers = stream.next_answers().await?;
+                Some((futures::stream::iter(answers), stream))
+            };
+            authorization::on_behalf(caller.clone(), next)
+        });
+        Box::pin(answers.flatten())
     }
 }
 
@@ -58,44 +68,55 @@ struct InFlight {
     bytes: usize,
 }
 
+/// State of the client's half of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StreamState {
+    /// More batches may come.
+    Open,
+    /// The client has sent everything.
+    Ended,
+    /// The server stops: what came is answered, and nothing more is read.
+    Stopped,
+}
+
 /// State of one stream.
 struct EnqueueStream {
     context: ServiceContext,
-    answers: mpsc::Sender<Answers>,
+    batches: Streaming<v1::EnqueueBatch>,
+    /// Completes when the server stops.
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    state: StreamState,
     in_flight: FuturesOrdered<BoxFuture<'static, InFlight>>,
     batches_in_flight: usize,
     bytes_in_flight: usize,
 }
 
 impl EnqueueStream {
-    async fn run(mut self, mut batches: Streaming<v1::EnqueueBatch>) {
-        let stopping = self.context.options.stopping.clone();
-        let mut is_open = true;
-        let mut is_stopped = false;
-        while is_open || !self.in_flight.is_empty() {
+    /// Returns the next answers; `None` at the end.
+    async fn next_answers(&mut self) -> Option<Answers> {
+        loop {
+            if self.state != StreamState::Open && self.in_flight.is_empty() {
+                let is_stopped = self.state == StreamState::Stopped;
+                self.state = StreamState::Ended;
+                return is_stopped.then(|| vec![Err(Problem::stopping().into())]);
+            }
             tokio::select! {
-                first = batches.message(), if is_open && self.has_room() => match first {
-                    Ok(Some(first)) => is_open = self.take_batches(first, &mut batches).await,
-                    Ok(None) | Err(_) => is_open = false,
-                },
+                biased;
                 Some(done) = self.in_flight.next() => {
                     self.batches_in_flight -= done.batches;
                     self.bytes_in_flight -= done.bytes;
-                    if self.answers.send(done.answers).await.is_err() {
-                        return;
+                    return Some(done.answers);
+                }
+                () = self.stopped.as_mut(), if self.state == StreamState::Open => {
+                    self.state = StreamState::Stopped;
+                }
+                first = self.batches.message(), if self.state == StreamState::Open && self.has_room() => {
+                    match first {
+                        Ok(Some(first)) => self.take_batches(first).await,
+                        Ok(None) | Err(_) => self.state = StreamState::Ended,
                     }
                 }
-                // What came is answered, and nothing more is read.
-                () = stopping.cancelled(), if is_open => {
-                    is_open = false;
-                    is_stopped = true;
-                }
             }
-        }
-        if is_stopped {
-            // The client may have gone.
-            let last = vec![Err(Problem::stopping().into())];
-            self.answers.send(last).await.ok();
         }
     }
 
@@ -103,15 +124,10 @@ impl EnqueueStream {
         self.batches_in_flight < BATCHES_MAX && self.bytes_in_flight < BATCHES_BYTES_MAX
     }
 
-    /// Submits a batch and those that have arrived after it; returns whether more may come.
-    async fn take_batches(
-        &mut self,
-        first: v1::EnqueueBatch,
-        batches: &mut Streaming<v1::EnqueueBatch>,
-    ) -> bool {
+    /// Submits a batch and those that have arrived after it.
+    async fn take_batches(&mut self, first: v1::EnqueueBatch) {
         let mut group = Group::default();
         let mut next = Some(first);
-        let mut is_open = true;
         while let Some(batch) = next.take() {
             let bytes = batch.encoded_len();
             self.batches_in_flight += 1;
@@ -121,15 +137,14 @@ impl EnqueueStream {
                 self.push(batch.submit(self.context.clone(), bytes)).await;
             }
             if group.entries.len() < GROUP_BATCHES_MAX && self.has_room() {
-                match batches.message().now_or_never() {
+                match self.batches.message().now_or_never() {
                     Some(Ok(Some(batch))) => next = Some(batch),
-                    Some(Ok(None) | Err(_)) => is_open = false,
+                    Some(Ok(None) | Err(_)) => self.state = StreamState::Ended,
                     None => {}
                 }
             }
         }
         self.submit(group).await;
-        is_open
     }
 
     async fn submit(&mut self, group: Group) {

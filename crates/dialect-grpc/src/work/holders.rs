@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ganger_proto::v1;
 use ganger_shard::{CallError, Handle, Subscription};
-use ganger_types::{Event, Happening, JobKey, JobState};
+use ganger_types::{Event, Happening, JobId, JobKey, JobState, LeaseToken};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -40,8 +40,8 @@ pub(crate) struct OpenStream(Holders);
 /// A delivered job, and the channel for the loss of its lease.
 pub(crate) struct Holder {
     pub(crate) attempt: u32,
-    pub(crate) job: String,
-    pub(crate) token: Bytes,
+    pub(crate) job: JobId,
+    pub(crate) token: LeaseToken,
     /// Bounded; a notice that finds no room is dropped, and the next renewal tells.
     pub(crate) notices: mpsc::Sender<v1::LeaseLost>,
 }
@@ -105,66 +105,81 @@ async fn watch(holders: Holders, mut subscribed: Result<Subscription, CallError>
     }
 }
 
-/// The lease that an event ends: job, attempt (if known), where the job stands, why.
-fn lost(event: &Event) -> Option<(JobKey, Option<u32>, i32, &str)> {
-    match &event.happening {
-        Happening::JobMoved {
-            key,
-            from,
-            to,
-            attempt,
+/// The end of an attempt or of a job.
+struct Ended {
+    key: JobKey,
+    /// Number of the attempt; `None` if all attempts of the job have ended.
+    attempt: Option<u32>,
+    /// State of the job after it, as it is sent; 0 if the job is gone.
+    state: i32,
+    /// Why, for people; may be empty.
+    reason: String,
+}
+
+impl Ended {
+    /// What an event says about the end of an attempt; `None` if nothing.
+    fn of(event: &Event) -> Option<Self> {
+        match &event.happening {
+            Happening::JobMoved {
+                key,
+                from: Some(JobState::Running),
+                to,
+                attempt,
+                reason,
+                ..
+            } if *to != JobState::Running => Some(Self {
+                key: *key,
+                attempt: Some(*attempt),
+                state: state(*to),
+                reason: reason.clone(),
+            }),
+            Happening::JobRemoved { key, .. } => Some(Self {
+                key: *key,
+                attempt: None,
+                state: 0,
+                reason: "the job was deleted".to_owned(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn notice(self, holder: &Holder) -> v1::LeaseLost {
+        let reason = match self.reason.as_str() {
+            "" if self.state == state(JobState::Cancelled) => "the job was cancelled".to_owned(),
+            "" => "the lease has ended".to_owned(),
+            _ => self.reason,
+        };
+        v1::LeaseLost {
+            job: holder.job.to_text().into_owned(),
+            token: Bytes::copy_from_slice(&holder.token.to_bytes()),
+            state: self.state,
             reason,
-            ..
-        } if has_left(*from, *to) => Some((*key, Some(*attempt), state(*to), reason)),
-        Happening::JobRemoved { key, .. } => Some((*key, None, 0, "the job was deleted")),
-        _ => None,
+        }
     }
 }
 
 impl Holders {
-    /// Tells of every lease that ends, until events come no more: why not.
+    /// Reports every lease that ends, until events come no more; returns why.
     async fn send_lost(&self, events: &mut Subscription) -> CallError {
         loop {
-            match events.next().await {
-                Ok(event) => {
-                    if let Some((key, attempt, stands, reason)) = lost(&event) {
-                        self.tell(key, attempt, stands, reason);
-                    }
-                }
+            let ended = match events.pick(Ended::of).await {
+                Ok(ended) => ended,
                 Err(error) => return error,
+            };
+            let mut map = self.lock();
+            for ended in ended {
+                let is_meant = |holder: &Holder| {
+                    ended
+                        .attempt
+                        .is_none_or(|attempt| attempt == holder.attempt)
+                };
+                if map.get(&ended.key).is_some_and(is_meant)
+                    && let Some(holder) = map.remove(&ended.key)
+                {
+                    // No room: the worker learns of it with its next renewal.
+                    holder.notices.try_send(ended.notice(&holder)).ok();
+                }
             }
         }
     }
-
-    fn tell(&self, key: JobKey, attempt: Option<u32>, stands: i32, reason: &str) {
-        let mut map = self.lock();
-        let is_meant = map
-            .get(&key)
-            .is_some_and(|held| attempt.is_none_or(|attempt| attempt == held.attempt));
-        if !is_meant {
-            return;
-        }
-        let Some(holder) = map.remove(&key) else {
-            return;
-        };
-        drop(map);
-        let why = match reason {
-            "" if stands == state(JobState::Cancelled) => "the job was cancelled",
-            "" => "the lease has ended",
-            reason => reason,
-        };
-        let notice = v1::LeaseLost {
-            job: holder.job,
-            token: holder.token,
-            state: stands,
-            reason: why.to_owned(),
-        };
-        // No room: the worker learns of it with its next renewal.
-        holder.notices.try_send(notice).ok();
-    }
-}
-
-/// Whether a job that was leased is leased no longer.
-fn has_left(from: Option<JobState>, to: JobState) -> bool {
-    from == Some(JobState::Running) && to != JobState::Running
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use ganger_proto::v1;
 use ganger_proto::v1::report::What;
-use ganger_shard::Handle;
+use ganger_shard::{CallError, GatheredRequests};
 use ganger_types::{Command, JobKey, JobState, LeaseToken, Namespace, Reply, ShardId};
 
 use super::holders::Holders;
@@ -85,16 +85,18 @@ impl Batch {
         self.commands.len()
     }
 
-    /// Applies the reports in one turn, and makes the message that answers all.
-    pub(crate) async fn apply(self, handle: Handle) -> (usize, Applied) {
+    /// Adds the reports to the requests for the shard. The future returns their number and the message that answers
+    /// all.
+    pub(crate) fn apply(
+        self,
+        requests: &mut GatheredRequests,
+    ) -> impl Future<Output = (usize, Applied)> + Send + use<> {
         let Self {
             commands,
             numbers,
-            mut answers,
+            answers,
         } = self;
         let count = commands.len();
-        let mut completed = Vec::new();
-        let mut renewed = Vec::new();
         let renewals: Vec<Option<LeaseToken>> = commands
             .iter()
             .map(|command| match command {
@@ -102,39 +104,53 @@ impl Batch {
                 _ => None,
             })
             .collect();
-        let replies = if commands.is_empty() {
-            Ok(Vec::new())
-        } else {
-            handle.call_all(commands).await
-        };
-        match replies {
-            Ok(replies) => {
-                let answered = renewals.into_iter().zip(&replies);
-                renewed.extend(answered.filter_map(|(token, reply)| Some((token?, reply.is_ok()))));
-                for ((number, is_completion), reply) in numbers.into_iter().zip(replies) {
-                    match reply {
-                        Ok(Reply::Reported {
-                            state: JobState::Succeeded,
-                            repeat: false,
-                            ..
-                        }) if is_completion => completed.push(number),
-                        reply => {
-                            answers.push(encode::answer(number, reply.map_err(Problem::from)));
-                        }
+        let replies = (count > 0).then(|| requests.call_all(commands));
+        async move {
+            let replies = match replies {
+                Some(replies) => replies.await,
+                None => Ok(Vec::new()),
+            };
+            (count, applied(replies, numbers, renewals, answers))
+        }
+    }
+}
+
+/// Sorts the replies to reports: `numbers` and `renewals` belong to them, `answers` are there already.
+fn applied(
+    replies: Result<Vec<Result<Reply, CallError>>, CallError>,
+    numbers: Vec<(u64, bool)>,
+    renewals: Vec<Option<LeaseToken>>,
+    mut answers: Vec<v1::ReportAnswer>,
+) -> Applied {
+    let mut completed = Vec::new();
+    let mut renewed = Vec::new();
+    match replies {
+        Ok(replies) => {
+            let answered = renewals.into_iter().zip(&replies);
+            renewed.extend(answered.filter_map(|(token, reply)| Some((token?, reply.is_ok()))));
+            for ((number, is_completion), reply) in numbers.into_iter().zip(replies) {
+                match reply {
+                    Ok(Reply::Reported {
+                        state: JobState::Succeeded,
+                        repeat: false,
+                        ..
+                    }) if is_completion => completed.push(number),
+                    reply => {
+                        answers.push(encode::answer(number, reply.map_err(Problem::from)));
                     }
                 }
             }
-            Err(error) => {
-                let problem = Problem::from(error);
-                let refused = |(number, _)| encode::answer(number, Err(problem.clone()));
-                answers.extend(numbers.into_iter().map(refused));
-            }
         }
-        let message = v1::ServerMessage {
-            completed,
-            answers,
-            ..v1::ServerMessage::default()
-        };
-        (count, Applied { message, renewed })
+        Err(error) => {
+            let problem = Problem::from(error);
+            let refused = |(number, _)| encode::answer(number, Err(problem.clone()));
+            answers.extend(numbers.into_iter().map(refused));
+        }
     }
+    let message = v1::ServerMessage {
+        completed,
+        answers,
+        ..v1::ServerMessage::default()
+    };
+    Applied { message, renewed }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt};
 use ganger_proto::v1;
-use ganger_shard::{CallError, Delivery};
+use ganger_shard::{CallError, Delivery, GatheredRequests};
 use ganger_types::command::Lease;
 use ganger_types::{JobKey, LeaseToken, RequestId};
 use tokio::sync::{mpsc, watch};
@@ -127,7 +127,7 @@ impl Session {
         incoming: &mut Streaming<v1::WorkerMessage>,
     ) -> Result<(), End> {
         self.welcome().await?;
-        self.receive(first, incoming).await?;
+        self.receive(first, incoming)?;
         let mut silent_until = Instant::now() + SILENCE_MAX;
         let mut sign_at = Instant::now() + SIGN_OF_LIFE_EVERY;
         // Made once: a message costs no timer and no registration.
@@ -139,14 +139,11 @@ impl Session {
             if self.is_draining && self.is_idle() {
                 return Ok(());
             }
-            self.ask();
+            self.ask_alone();
             let may_read = self.reports_in_flight < REPORTS_IN_FLIGHT_MAX;
             tokio::select! {
-                message = incoming.message(), if may_read => {
-                    let message = message.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
-                    silent_until = Instant::now() + SILENCE_MAX;
-                    self.receive(message, incoming).await?;
-                }
+                biased;
+                // Before the answers to reports, so that both go out in one message.
                 granted = waiting(&mut self.asking) => {
                     self.asking = None;
                     self.deliver(granted).await?;
@@ -154,6 +151,11 @@ impl Session {
                 Some((count, answers)) = self.in_flight.next() => {
                     self.reports_in_flight -= count;
                     self.answer(answers).await?;
+                }
+                message = incoming.message(), if may_read => {
+                    let message = message.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
+                    silent_until = Instant::now() + SILENCE_MAX;
+                    self.receive(message, incoming)?;
                 }
                 Some(lost) = self.notices.recv() => self.send_lost(lost).await?,
                 () = drain_requested(&mut self.draining), if !self.is_draining => self.drain().await?,
@@ -180,9 +182,15 @@ impl Session {
         self.held.is_empty() && self.adopted.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Sends the answers to reports, and records from them which jobs the worker holds.
+    /// Sends the answers to reports.
     async fn answer(&mut self, applied: Applied) -> Result<(), End> {
-        for (token, is_held) in applied.renewed {
+        self.note_renewed(applied.renewed);
+        self.send(applied.message).await
+    }
+
+    /// Records from the answers to renewals which jobs the worker holds.
+    fn note_renewed(&mut self, renewed: Vec<(LeaseToken, bool)>) {
+        for (token, is_held) in renewed {
             if !is_held {
                 self.held.remove(&token);
                 self.adopted.remove(&token);
@@ -190,7 +198,18 @@ impl Session {
                 self.adopted.insert(token);
             }
         }
-        self.send(applied.message).await
+    }
+
+    /// Takes the answers to reports that the shard has given together with a lease: the message to send them in.
+    fn answers_ready(&mut self) -> v1::ServerMessage {
+        match self.in_flight.next().now_or_never().flatten() {
+            Some((count, applied)) => {
+                self.reports_in_flight -= count;
+                self.note_renewed(applied.renewed);
+                applied.message
+            }
+            None => v1::ServerMessage::default(),
+        }
     }
 
     async fn welcome(&mut self) -> Result<(), End> {
@@ -205,8 +224,8 @@ impl Session {
         .await
     }
 
-    /// Takes a message and those that have arrived after it: credits first, then the reports of all.
-    async fn receive(
+    /// Takes a message and those that have arrived after it: the reports of all, then their credits.
+    fn receive(
         &mut self,
         first: v1::WorkerMessage,
         incoming: &mut Streaming<v1::WorkerMessage>,
@@ -223,9 +242,15 @@ impl Session {
             };
             taken = self.take_message(message, &mut reports);
         }
+        // Together, so that one turn of the shard ends the reported attempts and grants the next ones.
+        let mut requests = self.context.handle.gather();
         if !reports.is_empty() {
-            self.report(reports).await?;
+            self.report(reports, &mut requests);
         }
+        if taken.is_ok() {
+            self.ask(&mut requests);
+        }
+        requests.send();
         taken
     }
 
@@ -265,28 +290,26 @@ impl Session {
         Ok(())
     }
 
-    async fn report(&mut self, reports: Vec<v1::Report>) -> Result<(), End> {
+    fn report(&mut self, reports: Vec<v1::Report>, requests: &mut GatheredRequests) {
         let batch = Batch::new(
             self.context.handle.id(),
             &self.settings.lease.namespace,
             reports,
         );
         batch.forget(&mut self.held, &mut self.adopted, &self.context.holders);
-        let count = batch.len();
-        let mut applying: Boxed<_> = Box::pin(batch.apply(self.context.handle.clone()));
-        // Polled once here, so that the reports of this message reach the shard before those of the next.
-        match futures::poll!(applying.as_mut()) {
-            std::task::Poll::Ready((_, answers)) => self.answer(answers).await,
-            std::task::Poll::Pending => {
-                self.reports_in_flight += count;
-                self.in_flight.push(applying);
-                Ok(())
-            }
-        }
+        self.reports_in_flight += batch.len();
+        self.in_flight.push(Box::pin(batch.apply(requests)));
+    }
+
+    /// Requests jobs without reports; see [`Session::ask`].
+    fn ask_alone(&mut self) {
+        let mut requests = self.context.handle.gather();
+        self.ask(&mut requests);
+        requests.send();
     }
 
     /// Requests jobs from the shard, unless a request is in progress or the worker can take none.
-    fn ask(&mut self) {
+    fn ask(&mut self, requests: &mut GatheredRequests) {
         if self.asking.is_some() || self.credits == 0 || self.is_draining {
             return;
         }
@@ -301,10 +324,10 @@ impl Session {
         let wait = lease
             .lease_for
             .map_or(LEASE_WAIT_MAX, |lease| (lease / 6).min(LEASE_WAIT_MAX));
-        let handle = self.context.handle.clone();
         let received = self.messages_received;
+        let granted = requests.lease(lease, wait);
         self.asking = Some(Box::pin(async move {
-            let granted = handle.lease(lease, wait).await;
+            let granted = granted.await;
             if granted.is_err() {
                 sleep(ASK_AGAIN_AFTER).await;
             }
@@ -330,7 +353,8 @@ impl Session {
         self.batch += 1;
         let count = u32::try_from(deliveries.len()).unwrap_or(u32::MAX);
         self.credits = self.credits.saturating_sub(count);
-        let mut messages = self.messages(deliveries);
+        let first = self.answers_ready();
+        let mut messages = self.messages(first, deliveries);
         if let Some(last) = messages.last_mut() {
             last.batch = self.batch;
         }
@@ -350,32 +374,24 @@ impl Session {
         Ok(())
     }
 
-    fn messages(&mut self, deliveries: Vec<Delivery>) -> Vec<v1::ServerMessage> {
+    /// Makes messages of a bounded size. `first` may have answers already.
+    fn messages(
+        &mut self,
+        first: v1::ServerMessage,
+        deliveries: Vec<Delivery>,
+    ) -> Vec<v1::ServerMessage> {
+        // Answers with errors may be long.
+        let mut bytes = if first.answers.is_empty() {
+            0
+        } else {
+            MESSAGE_BYTES_MAX
+        };
+        let mut messages = vec![first];
+        self.note_holders(&deliveries);
         let shard = self.context.handle.id();
-        let mut messages = vec![v1::ServerMessage::default()];
-        let mut bytes = 0;
-        let mut map = self.context.holders.lock();
         for delivery in deliveries {
-            let (key, token) = (delivery.grant.key, delivery.grant.token);
-            let size = 256
-                + delivery.payload.len()
-                + delivery
-                    .inputs
-                    .iter()
-                    .map(|input| input.len() + 8)
-                    .sum::<usize>();
-            let wire = encode::delivery(shard, delivery);
-            self.held.insert(token, key);
-            let holder = Holder {
-                attempt: wire.attempt,
-                job: wire.job.clone(),
-                token: wire.token.clone(),
-                notices: self.notices_sender.clone(),
-            };
-            // All jobs of qless have one key: who holds one of them learns of its end with the next renewal.
-            if key != JobKey::OF_QLESS {
-                map.insert(key, holder);
-            }
+            let inputs = delivery.inputs.iter().map(|input| input.len() + 8);
+            let size = 256 + delivery.payload.len() + inputs.sum::<usize>();
             if bytes > 0 && bytes + size > MESSAGE_BYTES_MAX {
                 messages.push(v1::ServerMessage::default());
                 bytes = 0;
@@ -385,9 +401,27 @@ impl Session {
                 .last_mut()
                 .expect("there is always one message")
                 .deliveries
-                .push(wire);
+                .push(encode::delivery(shard, delivery));
         }
         messages
+    }
+
+    /// Registers the jobs of a batch, so that the loss of their leases is reported.
+    fn note_holders(&mut self, deliveries: &[Delivery]) {
+        let mut map = self.context.holders.lock();
+        for Delivery { grant, .. } in deliveries {
+            self.held.insert(grant.token, grant.key);
+            // All jobs of qless have one key: who holds one of them learns of its end with the next renewal.
+            if grant.key != JobKey::OF_QLESS {
+                let holder = Holder {
+                    attempt: grant.attempt,
+                    job: grant.job.clone(),
+                    token: grant.token,
+                    notices: self.notices_sender.clone(),
+                };
+                map.insert(grant.key, holder);
+            }
+        }
     }
 
     /// Reports a lost lease, together with others that wait.

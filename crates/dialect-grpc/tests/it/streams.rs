@@ -1,4 +1,5 @@
-//! Workers' streams: a worker that loses a lease is notified, and nothing watches events while no stream is open.
+//! Workers' streams: a worker that loses a lease is notified, nothing watches events while no stream is open, and a report
+//! and the lease of the next job share a commit.
 
 use crate::support::Server;
 use ganger_proto::v1;
@@ -8,7 +9,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 /// A worker on a stream of its own.
 struct Worker {
     /// Ends the stream when it is dropped.
-    _says: mpsc::UnboundedSender<v1::WorkerMessage>,
+    says: mpsc::UnboundedSender<v1::WorkerMessage>,
     hears: tonic::Streaming<v1::ServerMessage>,
 }
 
@@ -33,7 +34,7 @@ impl Worker {
         let stream = UnboundedReceiverStream::new(said);
         let hears = server.leases().work(stream).await.expect("a stream");
         Self {
-            _says: says,
+            says,
             hears: hears.into_inner(),
         }
     }
@@ -110,4 +111,57 @@ async fn a_worker_that_loses_a_lease_is_notified_on_every_stream_and_nothing_wat
         drop(workers);
         until_subscribed(&server, 0).await;
     }
+}
+
+async fn commits(server: &Server) -> u64 {
+    let numbers = server.handle.metrics_now().await.expect("in service");
+    let found = numbers.counters.iter().find(|one| one.0 == "commits_total");
+    found.expect("it is counted").1
+}
+
+#[tokio::test]
+async fn a_report_and_the_next_lease_are_one_commit_and_one_message() {
+    const JOBS: u64 = 5;
+    let server = Server::start().await;
+    for number in 0..JOBS {
+        enqueue(&server, &number.to_string()).await;
+    }
+    let before = commits(&server).await;
+    let mut worker = Worker::connect(&server, "w").await;
+    let taken = |message: v1::ServerMessage| {
+        let completed = message.completed;
+        let delivery = message.deliveries.into_iter().next();
+        delivery.map(|delivery| (completed, delivery))
+    };
+    for number in 0..JOBS {
+        let (completed, delivery) = worker.hear(taken).await;
+        let last = (number > 0).then_some(number);
+        assert_eq!(
+            completed,
+            Vec::from_iter(last),
+            "the answer to the last report"
+        );
+        assert_eq!(delivery.job, number.to_string());
+        let completion = v1::Completion {
+            held: Some(v1::Held {
+                job: delivery.job,
+                token: delivery.token,
+            }),
+            ..v1::Completion::default()
+        };
+        let report = v1::Report {
+            number: number + 1,
+            what: Some(v1::report::What::Complete(completion)),
+        };
+        let message = v1::WorkerMessage {
+            credits_added: 1,
+            reports: vec![report],
+            ..v1::WorkerMessage::default()
+        };
+        worker.says.send(message).expect("the stream is open");
+    }
+    let completed = |message: v1::ServerMessage| message.completed.first().copied();
+    assert_eq!(worker.hear(completed).await, JOBS);
+    // One for the first lease, and one for each report.
+    assert_eq!(commits(&server).await - before, JOBS + 1);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::{TestShard, complete, enqueue, held, ids, lease, new_job};
+use crate::kit::{TestShard, complete, enqueue, held, ids, lease, new_job, poll_once};
 use ganger_shard::{CallError, Delivery, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::command::{
@@ -351,4 +351,45 @@ async fn an_input_of_the_store_is_read_though_a_dependency_is_met_in_the_same_tu
     let delivered = waiting.await.expect("granted");
     assert_eq!(delivered[0].inputs, ["r0"]);
     bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gathered_requests_are_one_commit_and_end_with_it() {
+    let bench = TestShard::start().await;
+    ids(bench
+        .handle
+        .call(enqueue(vec![new_job("q", "a"), new_job("q", "b")]))
+        .await);
+    let first = take(&bench, "q", 1).await;
+    let arrived = bench.control.arrived();
+    bench.control.hold();
+    let mut requests = bench.handle.gather();
+    let replies = requests.call_all(vec![complete(&first[0], None)]);
+    let next = requests.lease(lease(&["q"], 1), Duration::from_secs(60));
+    requests.send();
+    bench.control.wait_arrived(arrived + 1);
+    let (mut replies, mut next) = (Box::pin(replies), Box::pin(next));
+    assert!(poll_once(replies.as_mut()).is_none(), "it is not durable");
+    assert!(poll_once(next.as_mut()).is_none(), "it is not durable");
+    bench.control.release();
+    replies.await.expect("applied")[0]
+        .as_ref()
+        .expect("accepted");
+    assert_eq!(next.await.expect("granted")[0].payload, "b");
+    assert_eq!(bench.control.arrived(), arrived + 1);
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gathered_requests_of_a_shard_that_has_ended_are_refused() {
+    let bench = TestShard::start().await;
+    bench.handle.stop().await;
+    let mut requests = bench.handle.gather();
+    let next = requests.lease(lease(&["q"], 1), Duration::from_secs(60));
+    requests.send();
+    let refused = next.await;
+    assert!(
+        matches!(refused, Err(CallError::Unavailable { .. })),
+        "{refused:?}"
+    );
 }
