@@ -410,7 +410,10 @@ mod tests {
         let mut picking = hub.subscribe(None).expect("from now on");
         let mut copying = hub.subscribe(None).expect("from now on");
         hub.publish((10..310).map(event).collect());
-        let even = |event: &Event| (event.position.0 % 2 == 0).then_some(event.position.0);
+        let even = |event: &Event| {
+            let position = event.position.0;
+            position.is_multiple_of(2).then_some(position)
+        };
         // One is copied first, so that the rest of a copied page is picked from.
         assert_eq!(picking.next().await.expect("there").position, Position(10));
         let mut picked = Vec::new();
