@@ -339,7 +339,9 @@ fn explain(label: &str, fault: Fault) -> AdminError {
             database,
             reason: format!("{message} ({})", code.code()),
         },
-        Fault::Lost(reason) | Fault::Damaged(reason) => AdminError::Failed { database, reason },
+        Fault::Lost(reason) | Fault::Rewound(reason) | Fault::Damaged(reason) => {
+            AdminError::Failed { database, reason }
+        }
         Fault::Store(error) => AdminError::Failed {
             database,
             reason: error.to_string(),

@@ -20,6 +20,9 @@ pub(crate) enum Fault {
     },
     /// The connection ended, or did not answer in time. What was sent may be applied.
     Lost(String),
+    /// The database has lost rows that were written: it crashed, or a standby took its place. The log still has them,
+    /// so the shard is taken back and its rows are written again.
+    Rewound(String),
     /// Another owner has taken the shard over.
     Fenced {
         /// Epoch of the owner; `None` if it could not be read.
@@ -108,7 +111,7 @@ impl Fault {
                 doing,
                 reason: format!("{message} ({})", code.code()),
             },
-            Self::Lost(reason) => StoreError::Unreachable { path, reason },
+            Self::Lost(reason) | Self::Rewound(reason) => StoreError::Unreachable { path, reason },
             Self::Fenced { .. } => StoreError::Io {
                 path,
                 doing,
@@ -129,7 +132,7 @@ impl Fault {
                 reason: message,
                 is_full,
             },
-            Self::Lost(reason) => CommitError::Unknown(reason),
+            Self::Lost(reason) | Self::Rewound(reason) => CommitError::Unknown(reason),
             Self::Store(error) => CommitError::NotApplied {
                 reason: error.to_string(),
                 is_full: matches!(error, StoreError::Full { .. }),

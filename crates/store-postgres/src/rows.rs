@@ -144,7 +144,9 @@ impl Rows {
             .first()
             .ok_or_else(|| Fault::row("checkpoint", "1", "it is missing"))?;
         let (sequence, sealed): (i64, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-        self.header = Header::open(sealed, from_sql(sequence))?;
+        let found = Header::open(sealed, from_sql(sequence))?;
+        self.expect_written(found.sequence)?;
+        self.header = found;
         let largest: Option<i64> = row.try_get(2)?;
         let after = largest.map_or(0, |key| from_sql(key) + 1);
         self.new_from = JobKey(after).max(self.header.meta.next_key);
@@ -152,6 +154,28 @@ impl Rows {
         self.parts = parts.into_iter().map(from_sql).collect();
         self.places.clear();
         self.session = Some(session);
+        Ok(())
+    }
+
+    /// Checks that the rows are those that were written last: a database that crashed, or a standby in its place, may
+    /// have lost some.
+    pub(crate) fn verify(&mut self) -> Result<(), Fault> {
+        let sql = self.names.sql("SELECT sequence FROM {s}.checkpoint");
+        let session = self.session()?;
+        let rows = session.run(async |wire| wire.query_once(&sql, &[]).await)?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Fault::row("checkpoint", "1", "it is missing"))?;
+        self.expect_written(from_sql(row.try_get(0)?))
+    }
+
+    fn expect_written(&self, found: u64) -> Result<(), Fault> {
+        let written = self.header.sequence;
+        if found < written {
+            return Err(Fault::Rewound(format!(
+                "the rows were written up to commit {written}, and the database has them up to commit {found}"
+            )));
+        }
         Ok(())
     }
 
@@ -296,9 +320,9 @@ impl Transaction<'_> {
     /// Begins the transaction and locks the fence until its end.
     async fn begin(&self, wire: &Wire) -> Result<(), Fault> {
         let (begin, rows, wanted) = match self.kind {
-            // The log has what it writes: its own durability may come with the next commit's.
+            // The log has what it writes, so no standby needs it yet. It is flushed here: readers believe the rows.
             Kind::Behind { .. } => (
-                "BEGIN; SET LOCAL synchronous_commit = off",
+                "BEGIN; SET LOCAL synchronous_commit = local",
                 "what = 'rows'",
                 1,
             ),

@@ -156,10 +156,15 @@ impl Shared {
         log.target(self.limits.slot_bytes)
     }
 
-    /// Records a failure after which the shard must be opened again: another owner, or rows that contradict the log.
+    /// Records a failure after which the shard must be opened again: another owner, rows that are gone, or rows that
+    /// contradict the log.
     /// A lost connection is made again.
     pub(crate) fn record_failure(&self, fault: &Fault) {
-        if !matches!(fault, Fault::Fenced { .. } | Fault::Damaged(_)) {
+        let is_final = matches!(
+            fault,
+            Fault::Fenced { .. } | Fault::Rewound(_) | Fault::Damaged(_)
+        );
+        if !is_final {
             return;
         }
         let mut failure = self.failure();

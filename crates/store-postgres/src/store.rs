@@ -11,6 +11,7 @@ use crate::claim;
 use crate::database::Database;
 use crate::durability::{self, Durability};
 use crate::fault::Fault;
+use crate::header::Header;
 use crate::load;
 use crate::log::{self, Log};
 use crate::names::Names;
@@ -161,14 +162,17 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Returns the connection that appends to the log, made again if it has ended. Nothing is lost by that: what was
-    /// sent on the last one was answered.
+    /// Returns the connection that appends to the log, made again if it has ended. What was sent on the last one was
+    /// answered; but its end may be that of the database, which may have lost rows.
     fn session(&mut self, epoch: u64) -> Result<&mut Session, Fault> {
         if !self.session.as_mut().is_some_and(Session::is_alive) {
             self.session = None;
             let (settings, names) = (self.shared.database.settings(), &self.shared.names);
             let mut session = Session::connect(settings, &names.application(epoch))?;
             self.durability = Some(durability::inspect(&mut session, settings, &names.label)?);
+            if let Some(rows) = &mut *self.shared.rows() {
+                rows.verify()?;
+            }
             self.session = Some(session);
         }
         Ok(self.session.as_mut().expect("it was just made"))
@@ -186,8 +190,10 @@ impl PostgresStore {
         if length > limits.record_bytes || commit.changes.len() > limits.record_changes {
             return self.write_at_once(log, commit);
         }
-        self.session(log.epoch)
-            .map_err(|fault| not_applied(fault, ours))?;
+        self.session(log.epoch).map_err(|fault| match fault {
+            Fault::Rewound(_) => fault.into_commit_error(ours),
+            fault => not_applied(fault, ours),
+        })?;
         let bytes = self
             .append(log, commit)
             .map_err(|fault| fault.into_commit_error(ours))?;
@@ -195,6 +201,14 @@ impl PostgresStore {
             .queue
             .push(commit, bytes, &self.shared.limits.queue());
         Ok(())
+    }
+
+    /// Returns the state of the rows, which the database still has.
+    fn verified_header(&self) -> Result<Header, Fault> {
+        let mut rows = self.shared.rows();
+        let rows = rows.as_mut().ok_or_else(|| self.shared.not_open())?;
+        rows.verify()?;
+        Ok(rows.header.clone())
     }
 
     /// Appends a commit to the log; returns the bytes of its record.
@@ -271,11 +285,7 @@ impl Store for PostgresStore {
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
         let settled = self.shared.database.outlast(|| self.shared.settle());
-        let header = settled.and_then(|()| {
-            let rows = self.shared.rows();
-            let header = rows.as_ref().map(|rows| rows.header.clone());
-            header.ok_or_else(|| self.shared.not_open())
-        });
+        let header = settled.and_then(|()| self.shared.database.outlast(|| self.verified_header()));
         let loaded = header.and_then(|header| load::load(&self.shared, &header, each));
         let ours = self.shared.log().as_ref().map(|log| Epoch(log.epoch));
         loaded.map_err(|fault| self.explain(fault, ours, "read"))

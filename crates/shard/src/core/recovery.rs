@@ -231,7 +231,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             _ => return self.lost(error),
         };
         self.refuse_all(&refusal);
-        self.recover_after_pause(self.recovery, now);
+        let recovery = match error {
+            // A database that went away may come back without rows that were written: taking it back writes them again.
+            StoreError::Unreachable { .. } => RecoveryKind::Reopen,
+            _ => self.recovery,
+        };
+        self.recover_after_pause(recovery, now);
     }
 
     fn lost(&mut self, error: &StoreError) {
