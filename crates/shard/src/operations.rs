@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ganger_types::command::{OperationStep, StartOperation, StopOperation, WorkOperation};
 use ganger_types::limits::PAGE_JOBS_MAX;
-use ganger_types::query::Query;
+use ganger_types::query::{JobQuery, Query};
 use ganger_types::{Command, JobId, JobKey, Namespace, OperationNumber, OperationRecord, Reply};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -111,7 +111,7 @@ impl Handle {
             if due_at > now {
                 tokio::select! {
                     () = sleep_until(due_at) => {}
-                    changed = changes.changed() => if changed.is_err() { return },
+                    change = changes.changed() => if change.is_err() { return },
                 }
                 continue;
             }
@@ -151,13 +151,12 @@ impl Handle {
         record: &OperationRecord,
     ) -> Result<(OperationStep, Duration), CallError> {
         if record.matching.is_none() {
-            let query = record.filter.query(record.namespace.clone(), PAGE_JOBS_MAX);
-            let count = self.count(query).await?;
+            let count = self.count_matching(record).await?;
             return Ok((OperationStep::Counted(count), Duration::ZERO));
         }
         let (query, pause) = record.next_page();
         let page = self.list(query).await?;
-        let is_old = |key: JobKey| key < record.end || JobKey::is_of_external_job(key);
+        let is_old = |key: JobKey| !is_later(record, key);
         let found = page.jobs.len();
         let old = page.jobs.into_iter().map(|job| job.record);
         let jobs: Vec<JobId> = old
@@ -168,4 +167,23 @@ impl Handle {
         let after = record.cursor.clone();
         Ok((OperationStep::Page { after, jobs, next }, pause))
     }
+
+    /// Counts the jobs that an operation is about. Jobs enqueued since it began are left out, up to
+    /// [`PAGE_JOBS_MAX`] of them: the number is for people, and each page leaves out all of them.
+    async fn count_matching(&self, record: &OperationRecord) -> Result<u64, CallError> {
+        let query = record.filter.query(record.namespace.clone(), PAGE_JOBS_MAX);
+        let later = JobQuery {
+            after: record.end.0.checked_sub(1).map(JobKey),
+            ..query.clone()
+        };
+        let all = self.count(query).await?;
+        let later = self.list(later).await?.jobs;
+        let later = later.iter().filter(|job| is_later(record, job.record.key));
+        Ok(all.saturating_sub(u64::try_from(later.count()).unwrap_or(u64::MAX)))
+    }
+}
+
+/// Whether a job was enqueued after an operation began. Jobs of external systems have no number that tells.
+fn is_later(record: &OperationRecord, key: JobKey) -> bool {
+    key >= record.end && !JobKey::is_of_external_job(key)
 }

@@ -120,9 +120,10 @@ async fn a_page_whose_commit_fails_is_worked_through_again_and_counted_once() {
     let shard = &world.handle;
     enqueue(shard, OPERATION_PAGE_MAX + 1).await;
     let begun = shard.start_operation(cancel()).await.expect("it begins");
+    // Not one after the other: a second failure in a row is recovered after a pause, and the clock stands still.
     world
         .control
-        .script(&[Fault::NotApplied, Fault::UnknownButThere]);
+        .script(&[Fault::NotApplied, Fault::None, Fault::UnknownButThere]);
     let worker = tokio::spawn(shard.clone().work_operations());
     let end = until(shard, begun.number, has_ended).await;
     let all = u64::try_from(OPERATION_PAGE_MAX + 1).expect("few");
