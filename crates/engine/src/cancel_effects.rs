@@ -56,12 +56,12 @@ impl Engine {
             };
             let state = state.or_else(external);
             let state = state.ok_or_else(|| self.no_job(namespace, id))?;
-            return Ok(self.affected(state, None, Search::default()));
+            return Ok(self.affected(state, None, &Search::default()));
         };
         let mut search = Search::default();
         search.end(key, false);
         self.search_effects(&mut search);
-        Ok(self.affected(self.job(key).state, Some(key), search))
+        Ok(self.affected(self.job(key).state, Some(key), &search))
     }
 
     fn search_effects(&self, search: &mut Search) {
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    fn affected(&self, state: JobState, named: Option<JobKey>, search: Search) -> CancelEffects {
+    fn affected(&self, state: JobState, named: Option<JobKey>, search: &Search) -> CancelEffects {
         let ends = &search.ends;
         let which = |fails: bool| {
             let found = ends.iter().filter(move |(_, other)| **other == fails);

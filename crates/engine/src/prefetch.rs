@@ -54,7 +54,9 @@ impl Engine {
             Command::Delete(cmd) => cmd.jobs.iter().for_each(|id| want(&cmd.namespace, id)),
             Command::WorkOperation(cmd) => {
                 if let OperationStep::Page { jobs, .. } = &cmd.step {
-                    jobs.iter().for_each(|id| want(&cmd.namespace, id));
+                    for id in jobs {
+                        want(&cmd.namespace, id);
+                    }
                 }
             }
             Command::Alter(cmd) => cmd.job.iter().for_each(|id| want(&cmd.namespace, id)),

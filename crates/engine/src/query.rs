@@ -10,8 +10,8 @@ use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{
-    Answer, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection, Reply, Sample,
-    ScheduleId, StatisticsRecord, Timestamp, Worker,
+    Answer, Day, JobId, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection,
+    Reply, Sample, ScheduleId, StatisticsRecord, Timestamp, Worker,
 };
 
 use crate::engine::Engine;
@@ -55,15 +55,7 @@ impl Engine {
             Query::TopTags(namespace, skip, take) => {
                 Reply::Tags(self.top_tags(namespace, *skip, *take))
             }
-            Query::Tracked(namespace) => Reply::Tracked(self.in_space(namespace, |space| {
-                let mut tracked: Vec<_> = space
-                    .tracked
-                    .iter()
-                    .map(|(id, since)| (id.clone(), *since))
-                    .collect();
-                tracked.sort_by_key(|(_, since)| *since);
-                tracked
-            })),
+            Query::Tracked(namespace) => Reply::Tracked(self.tracked_jobs(namespace)),
             Query::Schedules(namespace) => Reply::Schedules(self.in_space(namespace, |space| {
                 space.schedules.values().cloned().collect()
             })),
@@ -79,20 +71,7 @@ impl Engine {
                 Reply::Times(self.schedule_times(now, namespace, id, *count)?)
             }
             Query::Statistics(namespace, queue, day) => {
-                let found = self
-                    .find_queue(namespace, queue)
-                    .and_then(|index| self.statistics.find(index, *day));
-                let empty = || StatisticsRecord {
-                    namespace: namespace.clone(),
-                    queue: queue.clone(),
-                    day: *day,
-                    failed: 0,
-                    failures: 0,
-                    retries: 0,
-                    waiting: Sample::default(),
-                    running: Sample::default(),
-                };
-                Reply::Statistics(Box::new(found.cloned().unwrap_or_else(empty)))
+                Reply::Statistics(Box::new(self.statistics_of(namespace, queue, *day)))
             }
             Query::Why(namespace, id) => Reply::Why(Box::new(self.why(now, namespace, id, known)?)),
             Query::CancelEffects(namespace, id) => {
@@ -137,6 +116,36 @@ impl Engine {
             }
             Query::Undecided => Reply::Undecided(self.undecided_parts()),
             Query::Audit => Reply::Audit(self.check_invariants()),
+        })
+    }
+
+    /// Returns the tracked jobs of a namespace, and since when each is tracked; the longest tracked first.
+    fn tracked_jobs(&self, namespace: &Namespace) -> Vec<(JobId, Timestamp)> {
+        self.in_space(namespace, |space| {
+            let mut tracked: Vec<_> = space
+                .tracked
+                .iter()
+                .map(|(id, since)| (id.clone(), *since))
+                .collect();
+            tracked.sort_by_key(|(_, since)| *since);
+            tracked
+        })
+    }
+
+    /// Returns the statistics of a queue on one day; zeros if nothing happened there.
+    fn statistics_of(&self, namespace: &Namespace, queue: &Queue, day: Day) -> StatisticsRecord {
+        let found = self
+            .find_queue(namespace, queue)
+            .and_then(|index| self.statistics.find(index, day));
+        found.cloned().unwrap_or_else(|| StatisticsRecord {
+            namespace: namespace.clone(),
+            queue: queue.clone(),
+            day,
+            failed: 0,
+            failures: 0,
+            retries: 0,
+            waiting: Sample::default(),
+            running: Sample::default(),
         })
     }
 

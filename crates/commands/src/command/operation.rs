@@ -210,10 +210,7 @@ fn text(operation: &Operation) -> String {
         ("state", operation.state.as_str().to_owned()),
     ];
     let mut some = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
-    some(
-        "message",
-        operation.message.as_deref().map(|text| escape::line(text)),
-    );
+    some("message", operation.message.as_deref().map(escape::line));
     some(
         "matching",
         operation.matching.map(|count| count.to_string()),
@@ -222,10 +219,7 @@ fn text(operation: &Operation) -> String {
     some("skipped", Some(operation.skipped.to_string()));
     some("failed", Some(operation.failed.to_string()));
     some("at most", operation.at_most.map(|most| most.to_string()));
-    some(
-        "reason",
-        operation.reason.as_deref().map(|text| escape::line(text)),
-    );
+    some("reason", operation.reason.as_deref().map(escape::line));
     some("by", Some(escape::line(&operation.by)));
     some("began", Some(time::absolute(operation.began_at)));
     some("ended", operation.ended_at.map(time::absolute));

@@ -59,7 +59,7 @@ pub(crate) struct CancelJobIn {
     /// Reason of the cancellation, for people; empty if absent.
     #[serde(default)]
     reason: String,
-    /// Whether to change nothing, and answer what the cancellation would lead to (CancelEffects).
+    /// Whether to change nothing, and answer what the cancellation would lead to (`CancelEffects`).
     #[serde(default)]
     dry_run: bool,
 }

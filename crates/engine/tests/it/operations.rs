@@ -281,7 +281,7 @@ fn an_operation_is_forgotten_after_seven_days_and_its_number_stays_taken() {
     let second = start(&mut world, operation(OperationAction::Cancel));
     assert_eq!(second.number.0, first.number.0 + 1);
     worked(&mut world, page(&second, &[], None));
-    world.pass(OPERATION_KEPT_FOR - secs(60));
+    world.pass(OPERATION_KEPT_FOR.saturating_sub(secs(60)));
     assert_eq!(shown(&mut world, first.number), None);
     assert!(shown(&mut world, second.number).is_some());
     world.pass(OPERATION_KEPT_FOR);

@@ -353,7 +353,7 @@ mod tests {
             (
                 "[[alerts]]\nname = \"a\"\nolder_than = \"1m\"\nno_workers_for = \"1m\"\n",
                 1,
-                "older_than and no_workers_for: make an alert of each",
+                "no_workers_for and older_than: make an alert of each",
             ),
             (
                 "[[alerts]]\nname = \"a\"\nolder_than = \"soon\"\n",

@@ -31,7 +31,7 @@ impl Config {
         } else {
             &self.shards
         };
-        let shards: Vec<&str> = shards.iter().map(|shard| shard.as_str()).collect();
+        let shards: Vec<&str> = shards.iter().map(ShardId::as_str).collect();
         put("shards", shards.join(", "));
         let path = |path: &Path| path.display().to_string();
         for (name, file) in [
