@@ -249,7 +249,7 @@ const ask = async (button, form) => {
 };
 
 // A deed whose answer is a question opens it here; any other goes the usual way.
-const asks = ["cancelJob", "deleteJob", "timeOutJob", "retryJobs", "cancelJobs", "deleteJobs", "forgetQueue", "deleteSchedule", "reconcilePeer"];
+const asks = ["cancelJob", "deleteJob", "timeOutJob", "retryJobs", "cancelJobs", "deleteJobs", "cancelGraph", "forgetQueue", "deleteSchedule", "releaseWorker", "reconcilePeer"];
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
   if (event.target.id !== "deeds" || !button) return;

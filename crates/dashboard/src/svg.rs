@@ -163,6 +163,8 @@ pub(crate) fn sparkline(values: &[Option<u64>]) -> Markup {
 }
 
 /// Lines over time, each with its word at its end. The numbers stand in a table below the drawing.
+///
+/// It scrolls by itself on a narrow screen; the keyboard reaches it.
 pub(crate) fn chart(label: &str, lines: &[(&str, &str, &[Option<u64>])]) -> Markup {
     let highest = lines.iter().flat_map(|line| line.2.iter().flatten()).max();
     let highest = (*highest.unwrap_or(&1)).max(1);
@@ -181,7 +183,7 @@ pub(crate) fn chart(label: &str, lines: &[(&str, &str, &[Option<u64>])]) -> Mark
     };
     let rows = (0_u64..).zip(lines);
     html! {
-        figure.chart {
+        figure.chart aria-label=(label) tabindex="0" {
             figcaption { (label) }
             svg viewBox="0 0 700 120" width="700" height="120" aria-hidden="true" {
                 path class="chart-axis" d="M40 10V110H600" {}

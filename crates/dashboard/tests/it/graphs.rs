@@ -160,16 +160,16 @@ async fn a_large_graph_is_collapsed_and_opens() {
     let page = browser.page(&format!("/ui/graph?name={name}")).await;
     assert_eq!(boxes(&page).len(), 3);
     assert!(
-        boxes(&page).contains(&"resize, 1,200 jobs, 1,200 blocked".to_owned()),
+        boxes(&page).contains(&"resize \u{d7} 1,200, 1,200 (blocked)".to_owned()),
         "{:?}",
         boxes(&page)
     );
-    let opened = browser.page(&target(&page, "resize, 1,200 jobs")).await;
+    let opened = browser.page(&target(&page, "resize \u{d7} 1,200")).await;
     assert_eq!(boxes(&opened).len(), 53);
     assert!(
         boxes(&opened)
             .iter()
-            .any(|it| it.starts_with("1,150 jobs more: resize"))
+            .any(|it| it.starts_with("and 1,150 more resize"))
     );
     let closed = browser.page(&opened.link("Close all")).await;
     assert_eq!(boxes(&closed).len(), 3);
@@ -199,9 +199,7 @@ async fn a_job_shows_what_is_around_it_in_its_graph() {
     assert!(boxes(&page).len() <= 150, "{}", boxes(&page).len());
     assert!(boxes(&page).contains(&"split first, running".to_owned()));
     assert!(
-        boxes(&page)
-            .iter()
-            .any(|it| it.contains("jobs more: resize")),
+        boxes(&page).iter().any(|it| it.contains(" more resize")),
         "{:?}",
         boxes(&page)
     );

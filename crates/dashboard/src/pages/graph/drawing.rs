@@ -275,23 +275,19 @@ fn title(drawn: &GraphBox) -> String {
     format!("{what} \u{d7} {}", count(drawn.jobs))
 }
 
-/// The name of a box for those who do not see it, such as `resize, 1,000 jobs, 3 failed`.
+/// The name of a box for those who do not see it, such as `resize × 1,000, 3 (failed), 997 (succeeded)`.
+///
+/// It repeats what the box shows, in the same order, so that people who speak to the page can say what they see; the
+/// words of the signs stand in parentheses between it.
 fn label(drawn: &GraphBox) -> String {
-    let kind = drawn.kind.as_deref().unwrap_or("several kinds");
-    let name = drawn.name.as_deref().or(drawn.job.as_deref());
-    let what = match name {
-        Some(name) => format!("{kind} {name}"),
-        None if drawn.rest => format!("{} more: {kind}", plural(drawn.jobs, "job")),
-        None => format!("{kind}, {}", plural(drawn.jobs, "job")),
-    };
     let present = states(&drawn.counts)
         .into_iter()
         .filter(|(_, jobs)| *jobs > 0);
     let present = present.map(|(word, jobs)| match drawn.jobs {
         1 => word.to_owned(),
-        _ => format!("{} {word}", count(jobs)),
+        _ => format!("{} ({word})", count(jobs)),
     });
-    let label: Vec<String> = std::iter::once(what).chain(present).collect();
+    let label: Vec<String> = std::iter::once(title(drawn)).chain(present).collect();
     plain(&label.join(", "))
 }
 
