@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ganger_types::ShardId;
 use ganger_types::span::show_span;
 
 use super::{Config, LogFormat};
