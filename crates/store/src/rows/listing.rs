@@ -133,11 +133,15 @@ impl<'a> Matches<'a> {
         self.looked.is_cut = false;
     }
 
-    /// Returns the number of jobs found by a count.
+    /// Returns the number of jobs found by a count. It says nothing of how far the count went back: stores read the
+    /// records in orders of their own.
     pub fn into_count(self) -> Count {
         Count {
             jobs: self.count.unwrap_or(0),
-            looked: self.looked,
+            looked: Looked {
+                back_to: None,
+                ..self.looked
+            },
         }
     }
 

@@ -275,7 +275,7 @@ fn title(drawn: &GraphBox) -> String {
     format!("{what} \u{d7} {}", count(drawn.jobs))
 }
 
-/// The name of a box for those who do not see it, such as `resize × 1,000, 3 (failed), 997 (succeeded)`.
+/// The name of a box for those who do not see it, such as `resize \u{d7} 1,000, 3 (failed), 997 (succeeded)`.
 ///
 /// It repeats what the box shows, in the same order, so that people who speak to the page can say what they see; the
 /// words of the signs stand in parentheses between it.
