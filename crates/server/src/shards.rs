@@ -60,16 +60,17 @@ pub(crate) struct Stores {
 }
 
 /// Finds the stores; a database says which shards it has.
+#[cfg(feature = "postgres")]
 pub(crate) async fn find(config: &mut Config) -> Result<Stores, StartError> {
-    #[cfg(feature = "postgres")]
-    return Ok(Stores {
+    Ok(Stores {
         cluster: crate::postgres::connect(config).await?,
-    });
-    #[cfg(not(feature = "postgres"))]
-    {
-        let _ = config;
-        Ok(Stores::default())
-    }
+    })
+}
+
+/// Finds the stores, which are files in this build.
+#[cfg(not(feature = "postgres"))]
+pub(crate) fn find(_: &mut Config) -> impl Future<Output = Result<Stores, StartError>> {
+    std::future::ready(Ok(Stores::default()))
 }
 
 /// Opens all shards, or none.

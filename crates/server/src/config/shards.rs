@@ -68,12 +68,16 @@ impl Config {
         self.db.as_os_str() == DB_IN_MEMORY
     }
 
-    /// Whether the store is a database.
-    fn is_in_database(&self) -> bool {
-        #[cfg(feature = "postgres")]
-        return self.postgres.address.is_some();
-        #[cfg(not(feature = "postgres"))]
-        return false;
+    /// Whether the store of this configuration is a database.
+    #[cfg(feature = "postgres")]
+    fn is_in_database(config: &Self) -> bool {
+        config.postgres.address.is_some()
+    }
+
+    /// Whether the store of this configuration is a database, which this build does not know.
+    #[cfg(not(feature = "postgres"))]
+    fn is_in_database(_: &Self) -> bool {
+        false
     }
 
     /// Returns the store of a shard for log lines; an address of a database has no password.
@@ -100,7 +104,7 @@ impl Config {
     /// an empty store where the same shard has one under the other name: that of a process with a single shard, or
     /// with several.
     pub(crate) fn check_stores(&self) -> Result<(), ConfigError> {
-        if self.is_in_memory() || self.is_in_database() {
+        if self.is_in_memory() || Self::is_in_database(self) {
             return Ok(());
         }
         let directory = self.db.parent().unwrap_or(Path::new(""));
