@@ -25,7 +25,7 @@ pub use ganger_document::view::graphs::{
 pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
 pub use ganger_document::view::operation::{Filter as OperationFilter, LeftOut, Operation};
-pub use ganger_document::view::queue::{NamespaceView, QueueView};
+pub use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
 pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};

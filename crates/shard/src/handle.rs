@@ -6,6 +6,7 @@ mod graph;
 mod groups;
 mod lists;
 mod names;
+mod observed;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -40,6 +41,7 @@ pub use graph::GraphTotals;
 pub use groups::GroupView;
 pub use lists::NextPage;
 pub use names::NamesOf;
+pub use observed::worker_state;
 
 /// A handle to a running shard, cheap to clone. All methods may be called from any task.
 ///

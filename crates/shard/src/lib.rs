@@ -44,7 +44,7 @@ pub use crate::error::CallError;
 pub use crate::events::{PastEvents, Subscription};
 pub use crate::failures::GroupFacts;
 pub use crate::handle::{
-    GatheredRequests, GraphTotals, GroupView, Handle, NamesOf, NextPage, Page,
+    GatheredRequests, GraphTotals, GroupView, Handle, NamesOf, NextPage, Page, worker_state,
 };
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
@@ -52,7 +52,6 @@ pub use crate::numbers::ShardNumbers;
 pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;
-pub use crate::workers::WorkerFacts;
 
 /// A leased job with what its program needs.
 #[derive(Clone, Debug, PartialEq)]

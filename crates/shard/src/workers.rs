@@ -2,12 +2,12 @@
 //! and a restart begins it again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_types::command::Lease;
 use ganger_types::history::AttemptEnd;
 use ganger_types::limits::{LEASE_FOR_DEFAULT, WORKERS_MAX};
+use ganger_types::observed::{Asker, WorkerFacts};
 use ganger_types::{Namespace, Queue, Timestamp, Worker};
 
 /// Maximum number of workers that are named as those that ask a queue.
@@ -16,31 +16,6 @@ const ASKERS_MAX: usize = 100;
 const QUEUES_MAX: usize = 100;
 /// Bytes of the address and of the version that are remembered.
 const TEXT_BYTES_MAX: usize = 120;
-
-/// What is known of a worker since the start of the shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WorkerFacts {
-    /// Address from which it asked last; empty if not known.
-    pub address: String,
-    /// Version that it reported, such as `ganger/0.2.0`; empty if it reported none.
-    pub version: String,
-    /// Queues that its last request named.
-    pub queues: Arc<[Queue]>,
-    /// Maximum number of jobs that its last request asked for.
-    pub slots: u32,
-    /// Time of its first request.
-    pub since: Timestamp,
-    /// Time of its last request.
-    pub asked_at: Timestamp,
-    /// Time until which its last request waits for jobs.
-    pub waits_until: Timestamp,
-    /// Number of its attempts that succeeded.
-    pub completed: u64,
-    /// Number of its attempts that failed, or took longer than they may.
-    pub failed: u64,
-    /// Number of its leases that expired.
-    pub lost: u64,
-}
 
 /// What is known of the workers of a shard.
 #[derive(Debug, Default)]
@@ -110,16 +85,20 @@ impl WorkerTable {
         namespace: &Namespace,
         queue: &Queue,
         now: Timestamp,
-    ) -> Vec<(Worker, u32, Timestamp)> {
+    ) -> Vec<Asker> {
         let workers = self.spaces.get(namespace).into_iter().flatten();
         let asks = |facts: &WorkerFacts| {
             now.since(facts.waits_until) <= LEASE_FOR_DEFAULT && facts.queues.contains(queue)
         };
         let asking = workers.filter(|(_, facts)| asks(facts)).take(ASKERS_MAX);
         let mut asking: Vec<_> = asking
-            .map(|(worker, facts)| (worker.clone(), facts.slots, facts.asked_at))
+            .map(|(worker, facts)| Asker {
+                worker: worker.clone(),
+                slots: facts.slots,
+                asked_at: facts.asked_at,
+            })
             .collect();
-        asking.sort_by(|a, b| a.0.cmp(&b.0));
+        asking.sort_by(|a, b| a.worker.cmp(&b.worker));
         asking
     }
 

@@ -26,7 +26,7 @@ pub struct Page {
 pub struct Looked {
     /// Number of records that were looked at.
     pub records: u64,
-    /// Time at which the last of them was enqueued; `None` if there was none.
+    /// Time at which the last of them was enqueued; `None` if there was none, and in counts.
     pub back_to: Option<Timestamp>,
     /// Whether the budget of the query ended it before the page was full or all was looked at.
     pub is_cut: bool,

@@ -18,6 +18,7 @@ pub mod job;
 pub mod json_error;
 pub mod limits;
 pub mod name;
+pub mod observed;
 pub mod operation;
 pub mod peer;
 pub mod query;

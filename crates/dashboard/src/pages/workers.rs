@@ -1,10 +1,9 @@
 //! Workers: who works, on what, who is gone.
 
-use std::time::Duration;
-
 use ganger_document::names::show;
-use ganger_shard::Handle;
+use ganger_shard::{Handle, worker_state};
 use ganger_types::limits::PAGE_WORKERS_MAX;
+use ganger_types::observed::WorkerState;
 use ganger_types::query::Query;
 use ganger_types::reply::WorkerView;
 use ganger_types::{Reply, Worker};
@@ -26,17 +25,6 @@ use crate::widgets::{
 const ROWS: usize = 100;
 /// Jobs that a row names.
 const HELD_SHOWN: usize = 3;
-/// A worker without a sign for three leases of the default length is silent.
-const SILENT_AFTER: Duration = ganger_types::limits::LEASE_FOR_DEFAULT.saturating_mul(3);
-
-/// What a worker is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Busy,
-    Idle,
-    Silent,
-}
-
 /// All workers of the view.
 pub(super) async fn all(view: &View) -> Result<(Vec<(Handle, WorkerView)>, Missing), Fault> {
     let gathered = view
@@ -64,21 +52,15 @@ pub(super) async fn all(view: &View) -> Result<(Vec<(Handle, WorkerView)>, Missi
     Ok((rows.collect(), gathered.missing))
 }
 
-fn state(view: &View, worker: &WorkerView) -> State {
-    if view.clock.now.since(worker.seen_at) > SILENT_AFTER {
-        State::Silent
-    } else if worker.holds.is_empty() {
-        State::Idle
-    } else {
-        State::Busy
-    }
+fn state(view: &View, worker: &WorkerView) -> WorkerState {
+    worker_state(worker, view.clock.now)
 }
 
-fn badge(state: State) -> Markup {
+fn badge(state: WorkerState) -> Markup {
     match state {
-        State::Busy => svg::badge("busy", "Busy"),
-        State::Idle => svg::badge("idle", "Idle"),
-        State::Silent => svg::badge("bad", "Silent"),
+        WorkerState::Busy => svg::badge("busy", "Busy"),
+        WorkerState::Idle => svg::badge("idle", "Idle"),
+        WorkerState::Silent => svg::badge("bad", "Silent"),
     }
 }
 
@@ -86,9 +68,9 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let params = Params::read(query, &["state", "queue", "name", "after"])?;
     view.rights.check("listWorkers")?;
     let words = [
-        ("busy", State::Busy),
-        ("idle", State::Idle),
-        ("silent", State::Silent),
+        ("busy", WorkerState::Busy),
+        ("idle", WorkerState::Idle),
+        ("silent", WorkerState::Silent),
     ];
     let wanted = params.word("state", &words)?;
     let queue = params.name::<ganger_types::Queue>("queue")?;

@@ -103,9 +103,13 @@ impl Insight for ServiceContext {
         loop {
             let query = Query::Workers(namespace.clone(), after, PAGE_WORKERS_MAX);
             let views = reply_as!(self.ask(query).await?, Reply::Workers(views) => views)?;
-            workers.extend(views.iter().map(Into::into));
             after = views.last().map(|view| view.worker.clone());
-            if views.len() < PAGE_WORKERS_MAX {
+            let is_last = views.len() < PAGE_WORKERS_MAX;
+            let observed = views
+                .into_iter()
+                .map(|view| self.handle.observe_worker(&namespace, view));
+            workers.extend(observed.map(|worker| v1::WorkerView::from(&worker)));
+            if is_last {
                 break;
             }
         }

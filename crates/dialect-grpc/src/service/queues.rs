@@ -48,9 +48,10 @@ impl ServiceContext {
         namespace: Namespace,
         queue: Queue,
     ) -> Result<Response<v1::QueueView>, Status> {
-        let reply = self.ask(Query::Queue(namespace, queue)).await?;
-        let view = reply_as!(reply, Reply::Queue(view) => view)?;
-        Ok(Response::new((&*view).into()))
+        let query = Query::Queue(namespace.clone(), queue);
+        let view = reply_as!(self.ask(query).await?, Reply::Queue(view) => view)?;
+        let observed = self.handle.observe_queue_closely(&namespace, *view);
+        Ok(Response::new((&observed).into()))
     }
 }
 
@@ -67,15 +68,16 @@ impl Queues for ServiceContext {
         let most = u32::try_from(limits::PAGE_QUEUES_MAX).expect("a page is small");
         let limit = decode::bounded(At::top("limit"), request.limit, most, most)?;
         let limit = usize::try_from(limit).unwrap_or(limits::PAGE_QUEUES_MAX);
-        let query = Query::Queues(namespace, after, limit + 1);
+        let query = Query::Queues(namespace.clone(), after, limit + 1);
         let mut views = reply_as!(self.ask(query).await?, Reply::Queues(views) => views)?;
         let more = views.len() > limit;
         views.truncate(limit);
         let last = views.last().filter(|_| more);
         let next = last.map(|view| view.queue.to_text().into_owned());
-        let queues = views.iter().map(Into::into).collect();
+        let queues = views.into_iter();
+        let queues = queues.map(|view| (&self.handle.observe_queue(&namespace, view)).into());
         Ok(Response::new(v1::QueuesReply {
-            queues,
+            queues: queues.collect(),
             next: next.unwrap_or_default(),
         }))
     }

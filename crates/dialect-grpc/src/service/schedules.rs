@@ -1,5 +1,6 @@
 //! Recurring jobs.
 
+use futures::stream::{self, StreamExt as _};
 use ganger_proto::v1;
 use ganger_proto::v1::schedules_server::Schedules;
 use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
@@ -11,6 +12,9 @@ use super::reply_as;
 use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::problem::Problem;
+
+/// Number of last jobs that are read at a time.
+const READ_AT_ONCE: usize = 8;
 
 fn named(request: &v1::ScheduleRequest) -> Result<(Namespace, ScheduleId), Problem> {
     let namespace = decode::namespace(&request.namespace)?;
@@ -28,7 +32,8 @@ impl ServiceContext {
     ) -> Result<Response<v1::Schedule>, Status> {
         let reply = self.ask(Query::Schedule(namespace, id)).await?;
         let record = reply_as!(reply, Reply::Schedule(record) => record)?;
-        Ok(Response::new((&*record).into()))
+        let observed = self.handle.observe_schedule(*record).await;
+        Ok(Response::new((&observed).into()))
     }
 }
 
@@ -60,7 +65,9 @@ impl Schedules for ServiceContext {
         let namespace = decode::namespace(&request.get_ref().namespace)?;
         let reply = self.ask(Query::Schedules(namespace)).await?;
         let records = reply_as!(reply, Reply::Schedules(records) => records)?;
-        let schedules = records.iter().map(Into::into).collect();
+        let schedules = stream::iter(records)
+            .map(async |record| v1::Schedule::from(&self.handle.observe_schedule(record).await));
+        let schedules = schedules.buffered(READ_AT_ONCE).collect().await;
         Ok(Response::new(v1::SchedulesReply { schedules }))
     }
 

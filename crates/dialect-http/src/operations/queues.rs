@@ -2,9 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::settings::{NamespaceSettingsDocument, QueueSettingsDocument};
-use ganger_document::view::queue::{
-    NamespaceView, NamespacesDoc, QueueDetail, QueueView, QueueWhy, QueuesDoc,
-};
+use ganger_document::view::queue::{NamespaceView, NamespacesDoc, QueueView, QueueWhy, QueuesDoc};
 use http::Method;
 
 use super::{Operation, PAGE, operation};
@@ -36,7 +34,7 @@ pub(super) fn about_queues() -> Vec<Operation> {
             "effective",
             "true: also the settings that apply, and where each comes from",
         )])
-        .reply::<QueueDetail>(),
+        .reply::<QueueView>(),
         operation(
             M::GET,
             "/api/v1/queues/{queue}/why",

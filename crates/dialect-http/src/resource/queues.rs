@@ -1,12 +1,9 @@
 //! Queues: list, show, configure, pause, resume, forget.
 
 use axum::response::{IntoResponse, Response};
-use ganger_document::names::{Named, text};
+use ganger_document::names::Named;
 use ganger_document::settings::QueueSettingsDocument;
-use ganger_document::time::calendar;
-use ganger_document::view::queue::{
-    self, Asker, QueueDetail, QueuePace, QueueRow, QueueView, QueueWhy, QueuesDoc,
-};
+use ganger_document::view::queue::{self, QueueView, QueueWhy, QueuesDoc};
 use ganger_types::command::{ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
 use ganger_types::{Command, NamespaceSettings, Queue, Reply, reply};
@@ -31,32 +28,13 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
     queues.truncate(limit);
     let last = queues.last().filter(|_| more);
     let next = last.map(|view| Named(view.queue.clone()));
-    let rows = queues.into_iter().map(|view| QueueRow {
-        pace: pace(&context, &view),
-        queue: QueueView::from(view),
-    });
+    let shard = context.shard();
+    let queues = queues.into_iter();
+    let queues = queues.map(|view| shard.observe_queue(&context.namespace, view).into());
     Ok(json::ok(&QueuesDoc {
         next,
-        queues: rows.collect(),
+        queues: queues.collect(),
     }))
-}
-
-/// How fast a queue fills and empties.
-fn pace(context: &RequestContext, view: &reply::QueueView) -> QueuePace {
-    let (shard, now) = (context.shard(), context.shard().wall_time());
-    let rate = shard.series(|table| table.rate(&context.namespace, &view.queue, now));
-    let Some(rate) = rate else {
-        return QueuePace::default();
-    };
-    // Rates are far below the numbers that a fraction cannot hold exactly.
-    let per_minute = |tenths: u64| f64::from(u32::try_from(tenths).unwrap_or(u32::MAX)) / 10.0;
-    QueuePace {
-        arrivals_per_minute: Some(per_minute(rate.arrivals_in_tenths())),
-        completions_per_minute: Some(per_minute(rate.completions_in_tenths())),
-        seconds_to_empty: rate
-            .time_to_empty(view.counts.ready)
-            .map(|time| time.as_secs_f64()),
-    }
 }
 
 pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
@@ -67,28 +45,16 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
     } else {
         None
     };
-    let version = format!("{:016x}", view.settings.version());
-    let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("it is plain text");
-    let document = QueueDetail {
-        pace: pace(&context, &view),
-        askers: askers(&context, &view.queue),
-        queue: view.into(),
-        version,
+    let observed = context
+        .shard()
+        .observe_queue_closely(&context.namespace, view);
+    let document = QueueView {
         effective,
+        ..QueueView::from(observed)
     };
+    let version = document.version.as_deref().unwrap_or_default();
+    let tag = HeaderValue::try_from(format!("\"{version}\"")).expect("it is plain text");
     Ok(([(header::ETAG, tag)], json::ok(&document)).into_response())
-}
-
-/// The workers that asked a queue for jobs within the last minute.
-fn askers(context: &RequestContext, queue: &Queue) -> Vec<Asker> {
-    let shard = context.shard();
-    let askers = shard.askers(&context.namespace, queue).into_iter();
-    let askers = askers.map(|(worker, slots, at)| Asker {
-        worker: text(worker.as_bytes()),
-        slots,
-        asked_at: calendar(at),
-    });
-    askers.collect()
 }
 
 async fn namespace_settings(context: &RequestContext) -> Result<NamespaceSettings, Problem> {

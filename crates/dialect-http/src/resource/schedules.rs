@@ -1,6 +1,6 @@
 //! Schedules: list, show, put, delete.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::response::Response;
 use futures::{StreamExt as _, stream};
@@ -10,9 +10,7 @@ use ganger_document::view::schedule::{Schedule, ScheduleTimes, Schedules};
 use ganger_types::command::{PauseSchedule, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
-use ganger_types::{
-    Command, HistoryEntry, Reply, ScheduleId, ScheduleRecord, Timestamp, What, time,
-};
+use ganger_types::{Command, Reply, ScheduleId, Timestamp, time};
 
 use crate::filter;
 use crate::json::{self, JsonBody};
@@ -35,7 +33,9 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
             records.truncate(limit);
             let last = records.last().filter(|_| has_more);
             let next = last.map(|record| text(record.id.as_bytes()));
-            let schedules = stream::iter(records).map(|record| with_last(&context, record));
+            let shard = context.shard();
+            let schedules = stream::iter(records)
+                .map(async |record| Schedule::from(shard.observe_schedule(record).await));
             Ok(json::ok(&Schedules {
                 schedules: schedules.buffered(READ_AT_ONCE).collect().await,
                 next,
@@ -53,36 +53,9 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
 async fn read(context: &RequestContext, id: ScheduleId) -> Result<Schedule, Problem> {
     let query = Query::Schedule(context.namespace.clone(), id);
     match context.call(Command::Query(Box::new(query))).await? {
-        Reply::Schedule(record) => Ok(with_last(context, *record).await),
+        Reply::Schedule(record) => Ok(context.shard().observe_schedule(*record).await.into()),
         _ => Err(unexpected_reply()),
     }
-}
-
-/// The schedule with the state of its last job. A job that is gone or cannot be read is left out.
-async fn with_last(context: &RequestContext, record: ScheduleRecord) -> Schedule {
-    let last = match &record.last_job {
-        Some(job) => context
-            .shard()
-            .job(&record.namespace, job)
-            .await
-            .ok()
-            .flatten(),
-        None => None,
-    };
-    let mut schedule = Schedule::from(record);
-    if let Some(last) = last {
-        schedule.last_state = Some(last.record.state);
-        schedule.last_ran_for = last_run(&last.record.history);
-    }
-    schedule
-}
-
-/// How long the last attempt ran; `None` if none has ended.
-fn last_run(history: &[HistoryEntry]) -> Option<Duration> {
-    history.iter().rev().find_map(|entry| match &entry.what {
-        What::Attempt { leased_at, .. } => Some(entry.at.since(*leased_at)),
-        _ => None,
-    })
 }
 
 pub(crate) async fn put(

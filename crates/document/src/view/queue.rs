@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+use ganger_types::observed::ObservedQueue;
 use ganger_types::why::QueueWait;
 use ganger_types::{NamespaceRecord, NamespaceSettings, Queue, QueueCounts, QueueSettings, reply};
 use serde::{Serialize, Serializer};
@@ -71,6 +72,18 @@ pub struct QueueView {
     #[serde(serialize_with = "queue_settings")]
     #[schema(value_type = QueueSettingsDocument)]
     pub settings: QueueSettings,
+    /// How fast it fills and empties; in answers to changes unknown.
+    #[serde(flatten)]
+    pub pace: QueuePace,
+    /// Version of the settings, for `If-Match`; absent in lists and in answers to changes. Also in the header `ETag`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Workers that asked the queue for jobs within the last minute, at most 100; absent as the version is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub askers: Option<Vec<Asker>>,
+    /// Settings that apply, each with where it comes from; absent unless `effective` was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective: Option<BTreeMap<&'static str, EffectiveSetting>>,
 }
 
 /// How fast a queue fills and empties. Fields are absent while that is not known.
@@ -83,40 +96,14 @@ pub struct QueuePace {
     /// Jobs that ended a minute, over the last five minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completions_per_minute: Option<f64>,
-    /// Seconds until the ready jobs are done at these rates; absent if they grow or stay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds_to_empty: Option<f64>,
-}
-
-/// Queue and how fast it fills and empties.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = QueueRow)]
-pub struct QueueRow {
-    /// Queue, its settings and its counts.
-    #[serde(flatten)]
-    pub queue: QueueView,
-    /// How fast it fills and empties.
-    #[serde(flatten)]
-    pub pace: QueuePace,
-}
-
-/// Queue with everything that is known of it.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = QueueDetail)]
-pub struct QueueDetail {
-    /// Queue, its settings and its counts.
-    #[serde(flatten)]
-    pub queue: QueueView,
-    /// How fast it fills and empties.
-    #[serde(flatten)]
-    pub pace: QueuePace,
-    /// Version of the settings, for `If-Match`; also in the header `ETag`.
-    pub version: String,
-    /// Workers that asked the queue for jobs within the last minute, at most 100.
-    pub askers: Vec<Asker>,
-    /// Settings that apply, each with where it comes from; absent unless `effective` was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub effective: Option<BTreeMap<&'static str, EffectiveSetting>>,
+    /// Time until the ready jobs are done at these rates, in documents in seconds; absent if they grow or stay.
+    #[serde(
+        rename = "seconds_to_empty",
+        serialize_with = "seconds_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<f64>)]
+    pub time_to_empty: Option<Duration>,
 }
 
 /// Worker that asks a queue for jobs.
@@ -236,7 +223,7 @@ impl QueueWhy {
 #[schema(as = Queues)]
 pub struct QueuesDoc {
     /// Queues of this page, by name.
-    pub queues: Vec<QueueRow>,
+    pub queues: Vec<QueueView>,
     /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<QueueName>,
@@ -253,6 +240,36 @@ impl From<reply::QueueView> for QueueView {
             enqueued_total: view.enqueued_total,
             finished_total: view.finished_total,
             settings: view.settings,
+            pace: QueuePace::default(),
+            version: None,
+            askers: None,
+            effective: None,
+        }
+    }
+}
+
+impl From<ObservedQueue> for QueueView {
+    fn from(observed: ObservedQueue) -> Self {
+        let version = format!("{:016x}", observed.view.settings.version());
+        let askers = observed.askers.map(|askers| {
+            let askers = askers.into_iter().map(|asker| Asker {
+                worker: text(asker.worker.as_bytes()),
+                slots: asker.slots,
+                asked_at: calendar(asker.asked_at),
+            });
+            askers.collect()
+        });
+        Self {
+            pace: observed
+                .pace
+                .map_or_else(QueuePace::default, |pace| QueuePace {
+                    arrivals_per_minute: Some(pace.arrivals_per_minute),
+                    completions_per_minute: Some(pace.completions_per_minute),
+                    time_to_empty: pace.time_to_empty,
+                }),
+            version: askers.is_some().then_some(version),
+            askers,
+            ..Self::from(observed.view)
         }
     }
 }

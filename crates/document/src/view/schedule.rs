@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
+use ganger_types::observed::ObservedSchedule;
 use ganger_types::{
     CatchUp, JobState, Overlap, Priority, RetryPolicy, ScheduleRecord, ScheduleSpec, Timestamp,
 };
@@ -203,6 +204,16 @@ impl Schedule {
             next_at,
             next_local: next.and_then(|next| next.local),
             ..self
+        }
+    }
+}
+
+impl From<ObservedSchedule> for Schedule {
+    fn from(observed: ObservedSchedule) -> Self {
+        Self {
+            last_state: observed.last_state,
+            last_ran_for: observed.last_ran_for,
+            ..Self::from(observed.record)
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use ganger_types::reply::WorkerView;
+use ganger_types::observed::ObservedWorker;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::names::{WorkerName, text};
-use crate::time::{Moment, calendar, moment};
+use crate::time::{Moment, calendar, moment, moment_if_any};
 
-/// Worker and the jobs that it holds.
+/// Worker, the jobs that it holds, and what is known of it since the start of its shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Worker {
     /// Name of the worker.
@@ -20,17 +20,8 @@ pub struct Worker {
     pub seen_at: SystemTime,
     /// Jobs that the worker holds a lease on.
     pub holds: Vec<HeldJob>,
-}
-
-/// Worker, the jobs that it holds, and what is known of it since the start of its shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = WorkerRow)]
-pub struct WorkerRow {
-    /// Worker and the jobs that it holds.
-    #[serde(flatten)]
-    pub worker: Worker,
     /// `busy`: it holds jobs; `idle`: it holds none; `silent`: no request for three minutes.
-    pub state: &'static str,
+    pub state: String,
     /// Address from which it asked last; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -43,8 +34,12 @@ pub struct WorkerRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
     /// Time of its first request; absent if it has asked for no jobs since the start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Moment>,
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub since: Option<SystemTime>,
     /// Number of its attempts that succeeded.
     pub completed: u64,
     /// Number of its attempts that failed.
@@ -73,14 +68,15 @@ pub struct HeldJob {
 #[schema(as = Workers)]
 pub struct WorkersDoc {
     /// Workers in the order of their names.
-    pub workers: Vec<WorkerRow>,
+    pub workers: Vec<Worker>,
     /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<WorkerName>,
 }
 
-impl From<WorkerView> for Worker {
-    fn from(view: WorkerView) -> Self {
+impl From<ObservedWorker> for Worker {
+    fn from(observed: ObservedWorker) -> Self {
+        let view = observed.view;
         let holds = view.holds.into_iter();
         let holds = holds.map(|(job, queue, kind, leased_at)| HeldJob {
             job: text(job.as_bytes()),
@@ -88,10 +84,26 @@ impl From<WorkerView> for Worker {
             kind: text(kind.as_bytes()),
             leased_at: calendar(leased_at),
         });
+        let asked = observed
+            .facts
+            .as_ref()
+            .map(|facts| (facts.slots, facts.since));
+        let facts = observed.facts.unwrap_or_default();
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        let queues = facts.queues.iter();
         Self {
             worker: text(view.worker.as_bytes()),
             seen_at: calendar(view.seen_at),
             holds: holds.collect(),
+            state: observed.state.as_str().to_owned(),
+            address: some(facts.address),
+            version: some(facts.version),
+            queues: queues.map(|queue| text(queue.as_bytes())).collect(),
+            slots: asked.map(|(slots, _)| slots),
+            since: asked.map(|(_, since)| calendar(since)),
+            completed: facts.completed,
+            failed: facts.failed,
+            lost: facts.lost,
         }
     }
 }

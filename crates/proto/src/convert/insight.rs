@@ -2,10 +2,10 @@
 
 use ganger_document::view::statistics::{Bin, DurationSample, Statistics, day_text, deviation};
 use ganger_document::view::worker::{HeldJob, Worker};
-use ganger_types::reply::WorkerView;
+use ganger_types::observed::{ObservedWorker, WorkerFacts};
 use ganger_types::{Day, Sample, StatisticsRecord};
 
-use super::{At, FieldError, calendar};
+use super::{At, FieldError, calendar, non_empty};
 use crate::v1;
 
 impl From<&StatisticsRecord> for v1::StatisticsReply {
@@ -72,8 +72,9 @@ fn sample(at: At<'_>, wire: v1::Sample) -> Result<DurationSample, FieldError> {
     })
 }
 
-impl From<&WorkerView> for v1::WorkerView {
-    fn from(view: &WorkerView) -> Self {
+impl From<&ObservedWorker> for v1::WorkerView {
+    fn from(observed: &ObservedWorker) -> Self {
+        let view = &observed.view;
         let holds = view.holds.iter();
         let holds = holds.map(|(job, queue, kind, leased_at)| v1::HeldJob {
             job: job.to_text().into_owned(),
@@ -85,6 +86,24 @@ impl From<&WorkerView> for v1::WorkerView {
             worker: view.worker.to_text().into_owned(),
             seen_at_us: view.seen_at.0,
             holds: holds.collect(),
+            state: observed.state.as_str().to_owned(),
+            facts: observed.facts.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl From<&WorkerFacts> for v1::WorkerFacts {
+    fn from(facts: &WorkerFacts) -> Self {
+        let queues = facts.queues.iter();
+        Self {
+            address: facts.address.clone(),
+            version: facts.version.clone(),
+            queues: queues.map(|queue| queue.to_text().into_owned()).collect(),
+            slots: facts.slots,
+            since_us: facts.since.0,
+            completed: facts.completed,
+            failed: facts.failed,
+            lost: facts.lost,
         }
     }
 }
@@ -97,10 +116,24 @@ impl From<v1::WorkerView> for Worker {
             kind: held.kind,
             leased_at: calendar(held.leased_at_us),
         });
+        let asked = wire
+            .facts
+            .as_ref()
+            .map(|facts| (facts.slots, facts.since_us));
+        let facts = wire.facts.unwrap_or_default();
         Self {
             worker: wire.worker,
             seen_at: calendar(wire.seen_at_us),
             holds: holds.collect(),
+            state: wire.state,
+            address: non_empty(facts.address),
+            version: non_empty(facts.version),
+            queues: facts.queues,
+            slots: asked.map(|(slots, _)| slots),
+            since: asked.map(|(_, since)| calendar(since)),
+            completed: facts.completed,
+            failed: facts.failed,
+            lost: facts.lost,
         }
     }
 }

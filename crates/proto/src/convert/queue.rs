@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ganger_document::view::queue::{NamespaceView, QueueView};
+use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
+use ganger_types::observed::ObservedQueue;
 use ganger_types::{NamespaceRecord, reply};
 
 use super::{At, FieldError, calendar, ms, namespace_settings, queue_counts, queue_settings};
@@ -19,6 +20,28 @@ impl From<&reply::QueueView> for v1::QueueView {
             created_at_us: view.created_at.0,
             enqueued_total: view.enqueued_total,
             finished_total: view.finished_total,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<&ObservedQueue> for v1::QueueView {
+    fn from(observed: &ObservedQueue) -> Self {
+        let askers = observed.askers.iter().flatten().map(|asker| v1::Asker {
+            worker: asker.worker.to_text().into_owned(),
+            slots: asker.slots,
+            asked_at_us: asker.asked_at.0,
+        });
+        let version = || format!("{:016x}", observed.view.settings.version());
+        Self {
+            pace: observed.pace.map(|pace| v1::QueuePace {
+                arrivals_per_minute: pace.arrivals_per_minute,
+                completions_per_minute: pace.completions_per_minute,
+                time_to_empty_ms: pace.time_to_empty.map(ms),
+            }),
+            version: observed.askers.as_ref().map(|_| version()),
+            askers: askers.collect(),
+            ..Self::from(&observed.view)
         }
     }
 }
@@ -29,6 +52,11 @@ impl From<&reply::QueueView> for v1::QueueView {
 /// If a setting has a value that this version does not know.
 pub fn queue(view: v1::QueueView) -> Result<QueueView, FieldError> {
     let settings = view.settings.unwrap_or_default();
+    let askers = view.askers.into_iter().map(|asker| Asker {
+        worker: asker.worker,
+        slots: asker.slots,
+        asked_at: calendar(asker.asked_at_us),
+    });
     Ok(QueueView {
         queue: view.queue,
         settings: queue_settings(At::top("settings"), settings)?,
@@ -38,6 +66,14 @@ pub fn queue(view: v1::QueueView) -> Result<QueueView, FieldError> {
         created_at: calendar(view.created_at_us),
         enqueued_total: view.enqueued_total,
         finished_total: view.finished_total,
+        pace: view.pace.map_or_else(QueuePace::default, |pace| QueuePace {
+            arrivals_per_minute: Some(pace.arrivals_per_minute),
+            completions_per_minute: Some(pace.completions_per_minute),
+            time_to_empty: pace.time_to_empty_ms.map(Duration::from_millis),
+        }),
+        askers: view.version.is_some().then(|| askers.collect()),
+        version: view.version,
+        effective: None,
     })
 }
 

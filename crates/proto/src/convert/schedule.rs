@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use ganger_document::raw_json;
 use ganger_document::view::schedule::Schedule;
+use ganger_types::observed::ObservedSchedule;
 use ganger_types::{ScheduleRecord, ScheduleSpec};
 
 use super::{
-    At, FieldError, calendar, catch_up, label_messages, ms, non_empty, overlap, pairs, priority,
-    retry_if_any, tag_texts, text_or_empty,
+    At, FieldError, calendar, catch_up, job_state, label_messages, ms, non_empty, overlap, pairs,
+    priority, retry_if_any, tag_texts, text_or_empty,
 };
 use crate::v1;
 
@@ -46,6 +47,22 @@ impl From<&ScheduleRecord> for v1::Schedule {
             next_at_us: record.next_at.filter(|_| !record.paused).map(|at| at.0),
             runs: record.runs,
             last_job: text_or_empty(record.last_job.as_ref()),
+            last_state: 0,
+            last_ran_us: None,
+        }
+    }
+}
+
+impl From<&ObservedSchedule> for v1::Schedule {
+    fn from(observed: &ObservedSchedule) -> Self {
+        Self {
+            last_state: observed
+                .last_state
+                .map_or(0, |state| i32::from(v1::JobState::from(state))),
+            last_ran_us: observed
+                .last_ran_for
+                .map(|ran| u64::try_from(ran.as_micros()).unwrap_or(u64::MAX)),
+            ..Self::from(&observed.record)
         }
     }
 }
@@ -94,8 +111,8 @@ pub fn schedule(wire: v1::Schedule) -> Result<Schedule, FieldError> {
         next_local: None,
         runs: wire.runs,
         last_job: non_empty(wire.last_job),
-        last_state: None,
-        last_ran_for: None,
+        last_state: job_state(At::top("last_state"), wire.last_state)?,
+        last_ran_for: wire.last_ran_us.map(Duration::from_micros),
     };
     Ok(schedule.completed())
 }

@@ -1,4 +1,4 @@
-//! Failure groups and workers with what is known of them besides the engine.
+//! Failure groups with what is known of them besides the engine, and what workers say of themselves.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use ganger_store::StoredJob;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{Budget, JobQuery, Query};
-use ganger_types::{Command, Group, JobKey, JobState, Namespace, Queue, Reply, Timestamp, Worker};
+use ganger_types::{Command, Group, JobKey, JobState, Namespace, Reply, Timestamp, Worker};
 use tokio::time::Instant;
 
 use super::Handle;
-use crate::{CallError, GroupFacts, WorkerFacts};
+use crate::{CallError, GroupFacts};
 
 /// Records of failed jobs that are read to describe the groups of a namespace after a start.
 const READ_MAX: u64 = 20_000;
@@ -94,22 +94,6 @@ impl Handle {
         let now = self.shared.clock.wall();
         let mut workers = self.shared.metrics.workers();
         workers.introduce(namespace, worker, (address, version), now);
-    }
-
-    /// Returns what is known of a worker since the start; `None` if it has not asked for jobs.
-    pub fn worker_facts(&self, namespace: &Namespace, worker: &Worker) -> Option<WorkerFacts> {
-        self.shared
-            .metrics
-            .workers()
-            .get(namespace, worker)
-            .cloned()
-    }
-
-    /// Returns the workers that ask a queue for jobs, or did within the last minute, at most 100: name, number of jobs
-    /// asked for, and time of the last request.
-    pub fn askers(&self, namespace: &Namespace, queue: &Queue) -> Vec<(Worker, u32, Timestamp)> {
-        let now = self.shared.clock.wall();
-        self.shared.metrics.workers().askers(namespace, queue, now)
     }
 }
 

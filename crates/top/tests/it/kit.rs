@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ganger_client::{
     AttentionItem, Event, Explanation, Gravity, Happening, HeldJob, HistoryEntry, Job, JobMoved,
-    JobState, QueueCounts, QueueSettings, QueueView, Reason, ServerInfo, Worker,
+    JobState, QueueCounts, QueuePace, QueueSettings, QueueView, Reason, ServerInfo, Worker,
 };
 use ganger_top::data::{
     EventRow, FailureRow, GraphRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update,
@@ -80,6 +80,10 @@ fn queue(name: &str, counts: QueueCounts, oldest: Option<u64>) -> QueueView {
         enqueued_total: 5_000,
         finished_total: 4_000,
         settings: QueueSettings::default(),
+        pace: QueuePace::default(),
+        version: None,
+        askers: None,
+        effective: None,
     }
 }
 
@@ -242,6 +246,15 @@ pub(crate) fn snapshot() -> Snapshot {
             worker: name.to_owned(),
             seen_at: ago(2),
             holds,
+            state: "busy".to_owned(),
+            address: None,
+            version: None,
+            queues: Vec::new(),
+            slots: None,
+            since: None,
+            completed: 0,
+            failed: 0,
+            lost: 0,
         },
     };
     let group = |group: &str, jobs| FailureRow {

@@ -13,10 +13,13 @@ use ganger_store::encoding::any::Any;
 use ganger_types::history::AttemptEnd;
 use ganger_types::job::LeaseRecord;
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
+use ganger_types::observed::{
+    Asker, ObservedQueue, ObservedSchedule, ObservedWorker, QueuePace, WorkerFacts, WorkerState,
+};
 use ganger_types::{
     CatchUp, Event, Happening, InputRow, JobId, JobRecord, JobState, Namespace, NamespaceRecord,
-    Position, RetryPolicy, ScheduleRecord, ScheduleSpec, ShardId, StatisticsRecord, StoredJob,
-    Timestamp, What, reply,
+    Position, Queue, RetryPolicy, ScheduleRecord, ScheduleSpec, ShardId, StatisticsRecord,
+    StoredJob, Timestamp, What, reply,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -234,6 +237,67 @@ fn queue_view() -> impl Strategy<Value = reply::QueueView> {
     })
 }
 
+fn observed_queue() -> impl Strategy<Value = ObservedQueue> {
+    let rates = (0.0..1e9, 0.0..1e9, proptest::option::of(carried()));
+    let pace = proptest::option::of(rates).prop_map(|pace| {
+        pace.map(|(arrivals, completions, time_to_empty)| QueuePace {
+            arrivals_per_minute: arrivals,
+            completions_per_minute: completions,
+            time_to_empty,
+        })
+    });
+    let asker = (name(), any::<u32>(), carried());
+    let asker = asker.prop_map(|(worker, slots, asked_at)| Asker {
+        worker,
+        slots,
+        asked_at,
+    });
+    let askers = proptest::option::of(vec(asker, 0..3));
+    (queue_view(), pace, askers).prop_map(|(view, pace, askers)| ObservedQueue {
+        view,
+        pace,
+        askers,
+    })
+}
+
+fn observed_schedule() -> impl Strategy<Value = ObservedSchedule> {
+    let micros = any::<u64>().prop_map(Duration::from_micros);
+    let last = (proptest::option::of(any_of()), proptest::option::of(micros));
+    (carried(), last).prop_map(|(record, (last_state, last_ran_for))| ObservedSchedule {
+        record,
+        last_state,
+        last_ran_for,
+    })
+}
+
+fn observed_worker() -> impl Strategy<Value = ObservedWorker> {
+    let states = vec![WorkerState::Busy, WorkerState::Idle, WorkerState::Silent];
+    let texts = (".{0,9}", ".{0,9}");
+    let facts = (
+        texts,
+        vec(name::<Queue>(), 0..3),
+        carried(),
+        any::<(u32, [u64; 3])>(),
+    );
+    let facts =
+        facts.prop_map(
+            |((address, version), queues, since, (slots, counts))| WorkerFacts {
+                address,
+                version,
+                queues: queues.into(),
+                slots,
+                since,
+                completed: counts[0],
+                failed: counts[1],
+                lost: counts[2],
+                ..WorkerFacts::default()
+            },
+        );
+    let state = proptest::sample::select(states);
+    (worker_view(), state, proptest::option::of(facts))
+        .prop_map(|(view, state, facts)| ObservedWorker { view, state, facts })
+}
+
 fn worker_view() -> impl Strategy<Value = reply::WorkerView> {
     let holds = vec((name(), name(), name(), carried()), 0..3);
     (name(), carried(), holds).prop_map(|(worker, seen_at, holds)| reply::WorkerView {
@@ -333,6 +397,18 @@ proptest! {
     }
 
     #[test]
+    fn observed_queues_are_the_same_documents(observed in observed_queue()) {
+        let received = convert::queue((&observed).into());
+        prop_assert_eq!(received, Ok(QueueView::from(observed)));
+    }
+
+    #[test]
+    fn observed_schedules_are_the_same_documents(observed in observed_schedule()) {
+        let received = convert::schedule((&observed).into());
+        prop_assert_eq!(received, Ok(Schedule::from(observed)));
+    }
+
+    #[test]
     fn namespaces_are_the_same_documents(
         namespace in name::<Namespace>(),
         settings in super::namespace_of(),
@@ -342,8 +418,9 @@ proptest! {
     }
 
     #[test]
-    fn workers_are_the_same_documents(view in worker_view()) {
-        prop_assert_eq!(Worker::from(v1::WorkerView::from(&view)), Worker::from(view));
+    fn workers_are_the_same_documents(observed in observed_worker()) {
+        let received = Worker::from(v1::WorkerView::from(&observed));
+        prop_assert_eq!(received, Worker::from(observed));
     }
 
     #[test]
