@@ -162,7 +162,7 @@ impl Graphs {
     /// Reads graphs of shards of this process alone.
     ///
     /// # Panics
-    /// Without any shard.
+    /// If the server has no shard.
     pub fn of_shards(shards: &[Handle]) -> Self {
         assert!(!shards.is_empty(), "there is a shard");
         Self {

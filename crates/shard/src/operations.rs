@@ -32,7 +32,7 @@ impl Handle {
             .await
     }
 
-    /// Returns an operation.
+    /// Returns the record of an operation, with its progress as of the last page.
     ///
     /// # Errors
     /// See [`CallError`].

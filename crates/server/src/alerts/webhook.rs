@@ -22,7 +22,7 @@ pub(super) const MESSAGE: &str = "ganger-message";
 /// Longest time until the receiver has answered.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Posts a message.
+/// Posts a message to the receiver of an alert and waits for its answer.
 ///
 /// # Errors
 /// If the receiver does not answer in time, or not with 2xx; the text never has the address, which may be secret.

@@ -49,7 +49,7 @@ struct Stream {
     ahead: VecDeque<(i64, JobKey)>,
 }
 
-/// Collects a page.
+/// Collects the jobs of a page from the rows of jobs that have ended, the latest end first.
 ///
 /// # Errors
 /// If the tables cannot be read.
