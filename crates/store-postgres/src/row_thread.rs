@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ganger_store::StoreError;
+use ganger_store::{Line, RepeatedWarning, StoreError};
+use ganger_types::Elapsed;
 
 use crate::shared::Shared;
 
@@ -55,7 +56,9 @@ impl Drop for RowThread {
 
 fn run(shared: &Shared) {
     let limits = shared.limits.queue();
-    let mut looked_at = Instant::now();
+    let began = Instant::now();
+    let mut looked_at = began;
+    let mut warning = RepeatedWarning::default();
     while shared.queue.wait_for_work(&limits).is_some() {
         let mut done = shared.tend();
         if done.is_ok() && looked_at.elapsed() >= PARTS_EVERY {
@@ -63,7 +66,16 @@ fn run(shared: &Shared) {
             done = shared.drop_old_parts();
         }
         if let Err(fault) = done {
-            tracing::warn!(?fault, store = shared.names.label, "rows are not written");
+            let store = &shared.names.label;
+            match warning.occur(Elapsed::default().after(began.elapsed())) {
+                Some(Line::First) => {
+                    tracing::warn!(?fault, store, "rows are not written; they stay in the log");
+                }
+                Some(Line::Again { times }) => {
+                    tracing::warn!(?fault, store, times, "rows are still not written");
+                }
+                None => {}
+            }
             thread::sleep(FAILURE_PAUSE);
         }
     }
