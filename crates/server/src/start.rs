@@ -275,7 +275,10 @@ impl Running {
             at_stop.extend(part.at_stop);
         }
         self.security.audit.finish();
-        audit_keeper::pass_on(&self.security.audit, &self.shards[0]).await;
+        let kept = audit_keeper::pass_on(&self.security.audit, &self.shards[0]).await;
+        if let Err((error, records)) = kept {
+            tracing::warn!(%error, records, "records of the audit log are not in the store");
+        }
         stop_all(&self.shards).await;
         for last in at_stop {
             last();
