@@ -118,7 +118,7 @@ pub struct Core<R, T> {
     backoff: RecoveryBackoff,
     /// The kind of the last recovery that was ordered.
     recovery: RecoveryKind,
-    /// Reason why the store could not be reached at the last recovery; `None` while it can.
+    /// Reason why a store on another machine took no write or could not be read again; `None` once it is in service.
     unreachable: Option<String>,
     /// Limits how often failed writes and reads are logged.
     failures: RepeatedWarning,

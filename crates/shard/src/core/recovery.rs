@@ -61,6 +61,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                     self.full()
                 } else {
                     self.warn_failed(now.elapsed, sequence, &reason);
+                    self.note_away(&reason);
                     self.unavailable(&format!("the store did not take the write: {reason}"))
                 };
                 self.fail_turns(&refusal);
@@ -79,10 +80,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             }
             CommitError::Unknown(reason) => {
                 self.warn_failed(now.elapsed, sequence, &reason);
+                self.note_away(&reason);
                 // The open turn was never submitted to the store; those in flight may be stored.
                 self.fail_open_turn("a write before it failed");
                 self.recover_after_pause(RecoveryKind::Reopen, now);
             }
+        }
+    }
+
+    /// Records why a store on another machine is out of service until it is read again.
+    fn note_away(&mut self, reason: &str) {
+        if self.rows_beside.is_some() {
+            self.unreachable = Some(reason.to_owned());
         }
     }
 

@@ -35,6 +35,8 @@ struct Line {
     /// How the next commits end. They wait for that.
     ends: VecDeque<End>,
     is_unreachable: bool,
+    /// Whether the store does not answer when it is read.
+    is_silent: bool,
 }
 
 /// The line to a store, in the hands of a test.
@@ -104,6 +106,7 @@ impl Store for RemoteStore {
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
+        drop(self.remote.wait_until(|line| !line.is_silent));
         self.inner.load(each)
     }
 
@@ -317,5 +320,20 @@ async fn a_store_that_cannot_be_reached_refuses_calls_until_it_answers() {
     bench.remote.end(&[End::Applied]);
     ids(bench.submit().await.expect("it does not panic"));
     assert_eq!(bench.store.sequence(), 2);
+    bench.handle.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_took_no_write_is_unreachable_until_it_is_read_again() {
+    let bench = start().await;
+    let submitted = bench.begin();
+    bench.remote.change(|line| line.is_silent = true);
+    bench.remote.end(&[End::Refused]);
+    let reason = refused(submitted).await;
+    assert!(reason.contains("did not take the write"), "{reason}");
+    let health = bench.handle.health();
+    bench.remote.change(|line| line.is_silent = false);
+    assert!(matches!(health, Health::Unreachable { .. }), "{health:?}");
+    assert_eq!(bench.handle.ready().await, Health::Ready);
     bench.handle.stop().await;
 }
