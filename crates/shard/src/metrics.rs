@@ -2,25 +2,27 @@
 
 mod external;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ganger_metrics::{Distribution, Histogram};
+use ganger_store::{NumberHasher, NumberMap};
 use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, Event, Happening, JobKey, JobRecord, JobState, Namespace, Queue, QueueCounts, What,
 };
 
 use crate::failures::FailureTable;
-use crate::runs::{RunMetrics, RunMetricsTable, Series};
-use crate::series::SeriesTable;
+use crate::runs::{RunMetrics, RunMetricsTable};
+use crate::series::{EndedAttempt, SeriesTable};
 use crate::workers::WorkerTable;
 pub use external::ExternalGauges;
 
 /// Time that each job waited before a turn leased it.
-pub(crate) type WaitTimes = HashMap<JobKey, Duration>;
+pub(crate) type WaitTimes = NumberMap<JobKey, Duration>;
 
 /// Counters, gauges and histograms of a shard at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -312,8 +314,9 @@ impl ShardMetrics {
         self.batch.observe(count(commands));
         self.gauges.last_commit_changes.set(count(changes.len()));
         // Jobs whose lease ended in this turn; the job's next row shows how.
-        let mut ended = BTreeSet::new();
-        let mut waits = WaitTimes::new();
+        let mut ended: HashSet<JobKey, BuildHasherDefault<NumberHasher>> = HashSet::default();
+        let mut waits = WaitTimes::default();
+        let mut attempts = Vec::new();
         for change in changes {
             if let Change::FinishJob { record, .. } = change
                 && record.state == JobState::Failed
@@ -331,52 +334,49 @@ impl ShardMetrics {
                 Change::PutJob(record) | Change::FinishJob { record, .. }
                     if ended.remove(&record.key) =>
                 {
-                    self.observe_attempt(record);
+                    attempts.extend(ended_attempt(record));
                 }
                 _ => {}
             }
         }
+        if !attempts.is_empty() {
+            self.observe_attempts(&attempts);
+        }
         waits
     }
 
-    /// Counts the end of an attempt, which is the newest entry of the job's history.
-    fn observe_attempt(&self, record: &JobRecord) {
-        let Some(entry) = record.history.last() else {
-            return;
-        };
-        let What::Attempt {
-            leased_at,
-            end,
-            worker,
-            ..
-        } = &entry.what
-        else {
-            return;
-        };
-        self.workers().end(&record.namespace, worker, end);
+    /// Counts the attempts that ended in a turn.
+    fn observe_attempts(&self, attempts: &[EndedAttempt<'_>]) {
+        self.series().observe_attempts(attempts);
+        let mut workers = self.workers();
+        for attempt in attempts {
+            workers.end(&attempt.record.namespace, attempt.worker, attempt.end);
+        }
+        drop(workers);
         let mut runs = self.runs();
-        let series = runs.of(&record.namespace, &record.queue, &record.kind);
-        let ran = entry.at.since(*leased_at);
-        series.ran(ran);
-        self.series().observe_attempt(record, entry.at, ran, end);
-        match end {
-            AttemptEnd::Expired => {
-                self.counters.lease_expired_total.inc();
-                series.leases_expired.inc();
+        for attempt in attempts {
+            let record = attempt.record;
+            let series = runs.of(&record.namespace, &record.queue, &record.kind);
+            series.ran(attempt.ran);
+            match attempt.end {
+                AttemptEnd::Expired => {
+                    self.counters.lease_expired_total.inc();
+                    series.leases_expired.inc();
+                }
+                AttemptEnd::TimedOut => {
+                    self.counters.attempt_timed_out_total.inc();
+                    series.attempts_timed_out.inc();
+                }
+                AttemptEnd::Released { .. } => {
+                    self.counters.lease_released_total.inc();
+                    series.leases_released.inc();
+                }
+                AttemptEnd::Failed { .. } => {
+                    self.counters.attempt_failed_total.inc();
+                    series.attempts_failed.inc();
+                }
+                AttemptEnd::Succeeded | AttemptEnd::Cancelled => {}
             }
-            AttemptEnd::TimedOut => {
-                self.counters.attempt_timed_out_total.inc();
-                series.attempts_timed_out.inc();
-            }
-            AttemptEnd::Released { .. } => {
-                self.counters.lease_released_total.inc();
-                series.leases_released.inc();
-            }
-            AttemptEnd::Failed { .. } => {
-                self.counters.attempt_failed_total.inc();
-                series.attempts_failed.inc();
-            }
-            AttemptEnd::Succeeded | AttemptEnd::Cancelled => {}
         }
     }
 
@@ -385,6 +385,7 @@ impl ShardMetrics {
         let counters = &self.counters;
         counters.events_total.add_len(events.len());
         self.series().observe(events, &waits);
+        let mut runs = self.runs();
         for event in events {
             match &event.happening {
                 Happening::JobMoved {
@@ -395,35 +396,31 @@ impl ShardMetrics {
                     to,
                     ..
                 } => {
-                    let of = |count: &mut dyn FnMut(&Series)| {
-                        count(self.runs().of(&event.namespace, queue, kind));
-                    };
+                    let namespace = &event.namespace;
                     if from.is_none() {
                         counters.jobs_enqueued_total.inc();
-                        of(&mut |series| series.jobs_enqueued.inc());
+                        runs.of(namespace, queue, kind).jobs_enqueued.inc();
                     }
                     match to {
                         JobState::Running => {
                             counters.leases_granted_total.inc();
-                            let wait = waits.remove(key);
-                            of(&mut |series| {
-                                series.leases_granted.inc();
-                                if let Some(wait) = wait {
-                                    series.waited(wait);
-                                }
-                            });
+                            let series = runs.of(namespace, queue, kind);
+                            series.leases_granted.inc();
+                            if let Some(wait) = waits.remove(key) {
+                                series.waited(wait);
+                            }
                         }
                         JobState::Succeeded => {
                             counters.jobs_succeeded_total.inc();
-                            of(&mut |series| series.jobs_succeeded.inc());
+                            runs.of(namespace, queue, kind).jobs_succeeded.inc();
                         }
                         JobState::Failed => {
                             counters.jobs_failed_total.inc();
-                            of(&mut |series| series.jobs_failed.inc());
+                            runs.of(namespace, queue, kind).jobs_failed.inc();
                         }
                         JobState::Cancelled => {
                             counters.jobs_cancelled_total.inc();
-                            of(&mut |series| series.jobs_cancelled.inc());
+                            runs.of(namespace, queue, kind).jobs_cancelled.inc();
                         }
                         JobState::Blocked | JobState::Scheduled | JobState::Ready => {}
                     }
@@ -434,9 +431,30 @@ impl ShardMetrics {
         }
         // Each lease has an event; if one is missing, its wait is still counted.
         for wait in waits.into_values() {
-            self.runs().other().waited(wait);
+            runs.other().waited(wait);
         }
     }
+}
+
+/// The attempt that a job's row shows to have ended: the newest entry of its history.
+fn ended_attempt(record: &JobRecord) -> Option<EndedAttempt<'_>> {
+    let entry = record.history.last()?;
+    let What::Attempt {
+        leased_at,
+        end,
+        worker,
+        ..
+    } = &entry.what
+    else {
+        return None;
+    };
+    Some(EndedAttempt {
+        record,
+        worker,
+        at: entry.at,
+        ran: entry.at.since(*leased_at),
+        end,
+    })
 }
 
 #[cfg(test)]

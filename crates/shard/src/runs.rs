@@ -105,23 +105,60 @@ impl Series {
 /// The counters of all kinds in all queues.
 #[derive(Debug, Default)]
 pub(crate) struct RunMetricsTable {
+    /// All series with their names, in the order in which they began.
+    series: Vec<NamedSeries>,
     // The maps are nested, so that a lookup clones no name.
-    series: HashMap<Namespace, HashMap<Queue, HashMap<Kind, Series>>>,
-    count: usize,
+    places: HashMap<Namespace, HashMap<Queue, HashMap<Kind, usize>>>,
+    /// Index of the series that was looked up last. Most runs of a turn are of one kind.
+    last: usize,
     other: Series,
+}
+
+/// The counters of one kind in one queue, with their names.
+#[derive(Debug)]
+struct NamedSeries {
+    namespace: Namespace,
+    queue: Queue,
+    kind: Kind,
+    series: Series,
+}
+
+impl NamedSeries {
+    fn is_of(&self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> bool {
+        self.kind == *kind && self.queue == *queue && self.namespace == *namespace
+    }
 }
 
 impl RunMetricsTable {
     /// Returns the series that counts runs of this kind in this queue.
     pub(crate) fn of(&mut self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> &Series {
-        let is_known = self.find(namespace, queue, kind).is_some();
-        if !is_known && self.count < RUN_SERIES_MAX {
-            let queues = self.series.entry(namespace.clone()).or_default();
-            let kinds = queues.entry(queue.clone()).or_default();
-            kinds.insert(kind.clone(), Series::default());
-            self.count += 1;
+        let is_last = self.series.get(self.last);
+        if !is_last.is_some_and(|last| last.is_of(namespace, queue, kind)) {
+            let found = self.find(namespace, queue, kind);
+            let Some(place) = found.or_else(|| self.begin(namespace, queue, kind)) else {
+                return &self.other;
+            };
+            self.last = place;
         }
-        self.find(namespace, queue, kind).unwrap_or(&self.other)
+        &self.series[self.last].series
+    }
+
+    /// Adds a series, unless there are too many; returns its index.
+    fn begin(&mut self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> Option<usize> {
+        let place = self.series.len();
+        if place >= RUN_SERIES_MAX {
+            return None;
+        }
+        let queues = self.places.entry(namespace.clone()).or_default();
+        let kinds = queues.entry(queue.clone()).or_default();
+        kinds.insert(kind.clone(), place);
+        self.series.push(NamedSeries {
+            namespace: namespace.clone(),
+            queue: queue.clone(),
+            kind: kind.clone(),
+            series: Series::default(),
+        });
+        Some(place)
     }
 
     /// Returns the series for runs of unknown kind.
@@ -129,20 +166,20 @@ impl RunMetricsTable {
         &self.other
     }
 
-    fn find(&self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> Option<&Series> {
-        self.series.get(namespace)?.get(queue)?.get(kind)
+    fn find(&self, namespace: &Namespace, queue: &Queue, kind: &Kind) -> Option<usize> {
+        self.places.get(namespace)?.get(queue)?.get(kind).copied()
     }
 
     /// Returns all series in the order of their names; the shared one is last.
     pub(crate) fn snapshot(&self) -> Vec<RunMetrics> {
-        let mut all = Vec::with_capacity(self.count + 1);
-        for (namespace, queues) in &self.series {
-            for (queue, kinds) in queues {
-                for (kind, series) in kinds {
-                    let of = (namespace.clone(), queue.clone(), kind.clone());
-                    all.push(series.shown(Some(of)));
-                }
-            }
+        let mut all = Vec::with_capacity(self.series.len() + 1);
+        for named in &self.series {
+            let of = (
+                named.namespace.clone(),
+                named.queue.clone(),
+                named.kind.clone(),
+            );
+            all.push(named.series.shown(Some(of)));
         }
         all.sort_by(|left, right| left.of.cmp(&right.of));
         all.push(self.other.shown(None));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ganger_types::history::AttemptEnd;
 use ganger_types::{
-    Event, Happening, JobRecord, JobState, Kind, Namespace, Queue, QueueCounts, Timestamp,
+    Event, Happening, JobRecord, JobState, Kind, Namespace, Queue, QueueCounts, Timestamp, Worker,
 };
 
 use self::ring::{Fold, Ring};
@@ -290,6 +290,30 @@ impl Default for SeriesTable {
     }
 }
 
+/// An attempt that ended in a turn.
+pub(crate) struct EndedAttempt<'a> {
+    /// The job as the turn left it.
+    pub(crate) record: &'a JobRecord,
+    /// The worker that had the lease.
+    pub(crate) worker: &'a Worker,
+    /// Time at which the attempt ended.
+    pub(crate) at: Timestamp,
+    /// Time from the lease to the end.
+    pub(crate) ran: Duration,
+    /// How the attempt ended.
+    pub(crate) end: &'a AttemptEnd,
+}
+
+impl EndedAttempt<'_> {
+    /// Whether both count in the same points.
+    fn is_alike(&self, other: &Self) -> bool {
+        self.record.queue == other.record.queue
+            && self.record.kind == other.record.kind
+            && self.record.namespace == other.record.namespace
+            && Step::TenSeconds.number(self.at) == Step::TenSeconds.number(other.at)
+    }
+}
+
 /// What an event says about a job that moved.
 struct Moved<'a> {
     namespace: &'a Namespace,
@@ -388,39 +412,61 @@ impl SeriesTable {
         }
     }
 
-    /// Counts the end of an attempt that was leased for `ran`.
-    pub(crate) fn observe_attempt(
-        &mut self,
-        record: &JobRecord,
-        at: Timestamp,
-        ran: Duration,
-        end: &AttemptEnd,
-    ) {
-        let is_lost = matches!(end, AttemptEnd::Expired);
-        let is_failure = is_lost || matches!(end, AttemptEnd::TimedOut | AttemptEnd::Failed { .. });
-        let is_retried = is_failure && record.finished.is_none();
-        let Some(queue) = self.queue(&record.namespace, &record.queue) else {
+    /// Counts the attempts that ended in a durable turn.
+    pub(crate) fn observe_attempts(&mut self, attempts: &[EndedAttempt<'_>]) {
+        for alike in attempts.chunk_by(EndedAttempt::is_alike) {
+            self.observe_attempts_alike(alike);
+        }
+    }
+
+    fn observe_attempts_alike(&mut self, attempts: &[EndedAttempt<'_>]) {
+        let Some(first) = attempts.first() else {
             return;
         };
-        if !matches!(end, AttemptEnd::Released { .. } | AttemptEnd::Cancelled) {
-            queue.outcomes.at(at).fold(&Outcomes {
-                ended: 1,
-                failed: u32::from(is_failure),
-                lost: u32::from(is_lost),
-            });
+        let (mut counts, mut kinds) = (Counts::default(), KindPoint::default());
+        let mut outcomes = Outcomes::default();
+        for attempt in attempts {
+            let is_lost = matches!(attempt.end, AttemptEnd::Expired);
+            let is_failure = is_lost
+                || matches!(
+                    attempt.end,
+                    AttemptEnd::TimedOut | AttemptEnd::Failed { .. }
+                );
+            if !matches!(
+                attempt.end,
+                AttemptEnd::Released { .. } | AttemptEnd::Cancelled
+            ) {
+                outcomes.fold(&Outcomes {
+                    ended: 1,
+                    failed: u32::from(is_failure),
+                    lost: u32::from(is_lost),
+                });
+            }
+            if is_lost {
+                counts.add(Metric::Lost);
+            }
+            if is_failure && attempt.record.finished.is_none() {
+                counts.add(Metric::Retried);
+            }
+            kinds.running.add(attempt.ran);
         }
-        if is_lost || is_retried {
-            queue.change(at, |point| {
-                if is_lost {
-                    point.add(Metric::Lost);
-                }
-                if is_retried {
-                    point.add(Metric::Retried);
-                }
-            });
+        let JobRecord {
+            namespace,
+            queue,
+            kind,
+            ..
+        } = first.record;
+        let Some(series) = self.queue(namespace, queue) else {
+            return;
+        };
+        if outcomes != Outcomes::default() {
+            series.outcomes.at(first.at).fold(&outcomes);
         }
-        self.kind(&record.namespace, &record.queue, &record.kind, |kind| {
-            kind.change(at, |point| point.running.add(ran));
+        if counts != Counts::default() {
+            series.change(first.at, |point| point.fold(&counts));
+        }
+        self.kind(namespace, queue, kind, |series| {
+            series.change(first.at, |point| point.fold(&kinds));
         });
     }
 

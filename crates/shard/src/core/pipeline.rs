@@ -152,7 +152,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     }
 
     fn release_turn(&mut self, mut turn_in_flight: TurnInFlight<T>) {
-        let mut waits = WaitTimes::new();
+        let mut waits = WaitTimes::default();
         if let Some(commit) = &turn_in_flight.commit {
             waits = self
                 .metrics

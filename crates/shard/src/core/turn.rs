@@ -151,8 +151,11 @@ impl<T> TurnInFlight<T> {
 /// Index of a turn's rows by key, built at the first lookup.
 #[derive(Default)]
 pub(super) struct TurnRows {
+    /// Number of changes that `jobs` and `touched_keys` cover.
     indexed: usize,
     jobs: NumberMap<JobKey, JobRowIndex>,
+    /// Number of changes that `ids` covers: few commands look jobs up by their ids.
+    ids_indexed: usize,
     ids: BTreeMap<(Namespace, JobId), JobKey>,
     touched_keys: TouchedKeys,
 }
@@ -199,19 +202,27 @@ impl TurnRows {
         self.indexed = changes.len();
     }
 
+    /// Returns the number of the job with this id that ended in the turn.
+    fn ended_id(&mut self, changes: &[Change], name: &(Namespace, JobId)) -> Option<JobKey> {
+        for change in changes.iter().skip(self.ids_indexed) {
+            if let Change::FinishJob { record, .. } | Change::PutFinished(record) = change {
+                let name = (record.namespace.clone(), record.id.clone());
+                self.ids.insert(name, record.key);
+            }
+        }
+        self.ids_indexed = changes.len();
+        self.ids.get(name).copied()
+    }
+
     fn note(&mut self, place: usize, change: &Change) {
         match change {
             Change::FinishJob { record, .. } => {
                 let rows = self.jobs.entry(record.key).or_default();
                 rows.ended = Some(ChangeIndex::At(place));
                 rows.result = Some(place);
-                self.ids
-                    .insert((record.namespace.clone(), record.id.clone()), record.key);
             }
             Change::PutFinished(record) => {
                 self.jobs.entry(record.key).or_default().ended = Some(ChangeIndex::At(place));
-                self.ids
-                    .insert((record.namespace.clone(), record.id.clone()), record.key);
             }
             Change::RetryJob(key) => {
                 let rows = self.jobs.entry(*key).or_default();
@@ -258,10 +269,15 @@ pub(super) enum EndedRow<'a> {
 impl<T> PendingRows<'_, T> {
     /// Returns each turn's rows with its changes, newest first.
     fn newest_first(&mut self) -> impl Iterator<Item = (&TurnRows, &[Change])> {
-        let open = self.open.as_deref_mut().map(|turn| {
-            turn.rows.index(&turn.effects.changes);
-            (&turn.rows, &turn.effects.changes[..])
-        });
+        self.unindexed_newest_first().map(|(rows, changes)| {
+            rows.index(changes);
+            (&*rows, changes)
+        })
+    }
+
+    fn unindexed_newest_first(&mut self) -> impl Iterator<Item = (&mut TurnRows, &[Change])> {
+        let open = self.open.as_deref_mut();
+        let open = open.map(|turn| (&mut turn.rows, &turn.effects.changes[..]));
         let turns_in_flight = self.turns_in_flight.as_deref_mut();
         let turns_in_flight = turns_in_flight.into_iter().flatten().rev();
         let turns_in_flight = turns_in_flight.map(|turn_in_flight| {
@@ -269,13 +285,10 @@ impl<T> PendingRows<'_, T> {
                 .commit
                 .as_ref()
                 .map_or(&[][..], |commit| &commit.changes);
-            turn_in_flight.rows.index(changes);
-            (&turn_in_flight.rows, changes)
+            (&mut turn_in_flight.rows, changes)
         });
-        let kept = self.kept.iter_mut().rev().map(|turn| {
-            turn.rows.index(&turn.commit.changes);
-            (&turn.rows, &turn.commit.changes[..])
-        });
+        let kept = self.kept.iter_mut().rev();
+        let kept = kept.map(|turn| (&mut turn.rows, &turn.commit.changes[..]));
         open.into_iter().chain(turns_in_flight).chain(kept)
     }
 
@@ -283,8 +296,8 @@ impl<T> PendingRows<'_, T> {
     pub(super) fn ended_by_id(&mut self, namespace: &Namespace, id: &JobId) -> EndedRow<'_> {
         let name = (namespace.clone(), id.clone());
         let key = self
-            .newest_first()
-            .find_map(|(rows, _)| rows.ids.get(&name).copied());
+            .unindexed_newest_first()
+            .find_map(|(rows, changes)| rows.ended_id(changes, &name));
         key.map_or(EndedRow::Unknown, |key| self.ended(key))
     }
 

@@ -18,6 +18,9 @@ pub struct Sketch {
 
 /// The bin of a duration: 0 below a millisecond.
 fn bin(duration: Duration) -> u8 {
+    if duration.as_millis() == 0 {
+        return 0;
+    }
     let octaves = (duration.as_secs_f64() / FIRST_SECONDS).log2();
     if octaves < 0.0 {
         return 0;

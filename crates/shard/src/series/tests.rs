@@ -243,7 +243,7 @@ fn new_series_between_two_checks_are_bounded() {
             metric: Metric::Started,
             waited: 1,
         };
-        table.observe(&[event(&one, 1)], &WaitTimes::new());
+        table.observe(&[event(&one, 1)], &WaitTimes::default());
     }
     let space = &table.spaces[&Namespace::default()];
     assert!(space.queues.len() <= bounds::CREATED_MAX);
