@@ -9,8 +9,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use axum::extract::Request;
 use axum::response::Response;
 use ganger_access::{Audit, Denied, Identity, Operation, Outcome, Owner, Record, Right};
 use ganger_types::Namespace;
@@ -57,11 +56,14 @@ pub(crate) struct Authorization {
 }
 
 /// Lets the call pass, or refuses it; tells the audit log.
-pub(crate) async fn pass(
-    State(gate): State<Authorization>,
+pub(crate) async fn pass<F>(
+    gate: &Authorization,
     mut request: Request,
-    next: Next,
-) -> Response {
+    next: impl FnOnce(Request) -> F,
+) -> Response
+where
+    F: Future<Output = Response>,
+{
     let identity = request.extensions_mut().remove::<Identity>();
     let identity = identity.unwrap_or_else(|| gate.unidentified.clone());
     let from = request.extensions().get::<Peer>().map(|peer| peer.0);
@@ -74,11 +76,11 @@ pub(crate) async fn pass(
         identity,
         operation,
         from,
-        audit: gate.audit,
+        audit: gate.audit.clone(),
         seen: Mutex::default(),
     });
     let response = match caller.identity.may_somewhere(operation) {
-        Ok(()) => CALLER.scope(Arc::clone(&caller), next.run(request)).await,
+        Ok(()) => CALLER.scope(Arc::clone(&caller), next(request)).await,
         Err(denied) => {
             let status: Status = refusal(&caller.identity, &denied).into();
             caller.seen().denied = Some(denied);

@@ -16,20 +16,26 @@ mod work;
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::body::Body;
 use ganger_access::{Audit, Identity, StreamLimit};
 use ganger_attention::Attention;
 use ganger_proto::v1;
+use ganger_proto::v1::jobs_server::JobsServer;
+use ganger_proto::v1::leases_server::LeasesServer;
 use ganger_router::{Graphs, Router};
 use ganger_shard::{Handle, Health};
+use http::{Request, Response};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
 pub use authorization::Peer;
 pub use problem::{CODES, Problem};
 pub use rights::{is_read, right};
 
+use crate::authorization::Authorization;
 use crate::work::Holders;
 
 /// What the dialect needs to know besides the shard.
@@ -97,63 +103,104 @@ pub(crate) struct ServiceContext {
     pub(crate) graphs: Graphs,
 }
 
-/// All services over one shard, to be merged into an HTTP router. It has no fallback of its own.
-/// To be called within a Tokio runtime.
-pub fn router(handle: Handle, options: Options) -> axum::Router {
-    let request_bytes_max = REQUEST_BYTES.saturating_add(options.payload_bytes_max);
-    let (reporter, health) = tonic_health::server::health_reporter();
-    let mut shards = options.shards.clone();
-    if shards.is_empty() {
-        shards.push(handle.clone());
-    }
-    let attention = options.attention.clone();
-    let attention = attention.unwrap_or_else(|| Attention::of_shards(shards.clone()));
-    tokio::spawn(report_health(
-        shards,
-        options.draining.clone(),
-        options.stopping.clone(),
-        reporter,
-    ));
-    let gate = authorization::Authorization {
-        unidentified: options.unidentified.clone(),
-        audit: options.audit.clone(),
-    };
-    let context = ServiceContext {
-        holders: Holders::new(&handle),
-        graphs: match &options.router {
-            Some(router) => router.graphs(),
-            None => Graphs::of_shards(std::slice::from_ref(&handle)),
-        },
-        options: Arc::new(options),
-        attention,
-        handle,
-    };
-    macro_rules! routes {
-        ($first:ident :: $first_server:ident, $($module:ident :: $server:ident),*) => {
-            Routes::new(v1::$first::$first_server::new(context.clone()).max_decoding_message_size(request_bytes_max))
-                $(.add_service(
-                    v1::$module::$server::new(context.clone()).max_decoding_message_size(request_bytes_max),
-                ))*
+/// All services over one shard. Clones share them.
+#[derive(Clone)]
+pub struct Services {
+    gate: Arc<Authorization>,
+    jobs: JobsServer<ServiceContext>,
+    leases: LeasesServer<ServiceContext>,
+    /// The routes to all services. Nearly all calls submit, lease or report, and need none.
+    routes: axum::Router,
+}
+
+/// Path prefixes of the services whose calls take no route.
+const JOBS: &str = "/ganger.v1.Jobs/";
+const LEASES: &str = "/ganger.v1.Leases/";
+
+impl Services {
+    /// Makes the services. To be called within a Tokio runtime.
+    pub fn new(handle: Handle, options: Options) -> Self {
+        let request_bytes_max = REQUEST_BYTES.saturating_add(options.payload_bytes_max);
+        let (reporter, health) = tonic_health::server::health_reporter();
+        let mut shards = options.shards.clone();
+        if shards.is_empty() {
+            shards.push(handle.clone());
+        }
+        let attention = options.attention.clone();
+        let attention = attention.unwrap_or_else(|| Attention::of_shards(shards.clone()));
+        tokio::spawn(report_health(
+            shards,
+            options.draining.clone(),
+            options.stopping.clone(),
+            reporter,
+        ));
+        let gate = Authorization {
+            unidentified: options.unidentified.clone(),
+            audit: options.audit.clone(),
         };
+        let context = ServiceContext {
+            holders: Holders::new(&handle),
+            graphs: match &options.router {
+                Some(router) => router.graphs(),
+                None => Graphs::of_shards(std::slice::from_ref(&handle)),
+            },
+            options: Arc::new(options),
+            attention,
+            handle,
+        };
+        macro_rules! service {
+            ($module:ident :: $server:ident) => {
+                v1::$module::$server::new(context.clone())
+                    .max_decoding_message_size(request_bytes_max)
+            };
+        }
+        let jobs = service!(jobs_server::JobsServer);
+        let leases = service!(leases_server::LeasesServer);
+        let routes = Routes::new(jobs.clone())
+            .add_service(leases.clone())
+            .add_service(service!(queues_server::QueuesServer))
+            .add_service(service!(schedules_server::SchedulesServer))
+            .add_service(service!(operations_server::OperationsServer))
+            .add_service(service!(insight_server::InsightServer))
+            .add_service(service!(graphs_server::GraphsServer))
+            .add_service(service!(admin_server::AdminServer))
+            .add_service(health.max_decoding_message_size(NAME_REQUEST_BYTES))
+            .add_service(reflection());
+        Self {
+            gate: Arc::new(gate),
+            jobs,
+            leases,
+            routes: routes.into_axum_router().reset_fallback(),
+        }
     }
-    routes!(
-        jobs_server::JobsServer,
-        leases_server::LeasesServer,
-        queues_server::QueuesServer,
-        schedules_server::SchedulesServer,
-        operations_server::OperationsServer,
-        insight_server::InsightServer,
-        graphs_server::GraphsServer,
-        admin_server::AdminServer
-    )
-    .add_service(health.max_decoding_message_size(NAME_REQUEST_BYTES))
-    .add_service(reflection())
-    .into_axum_router()
-    .reset_fallback()
-    .layer(axum::middleware::from_fn_with_state(
-        gate,
-        authorization::pass,
-    ))
+
+    /// Answers a call of any service. A call without the right to it, or of no service, is answered with its status.
+    pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
+        authorization::pass(&self.gate, request, |request| self.call(request)).await
+    }
+
+    async fn call(&self, request: Request<Body>) -> Response<Body> {
+        let path = request.uri().path();
+        let answered = if path.starts_with(JOBS) {
+            self.jobs.clone().call(request).await
+        } else if path.starts_with(LEASES) {
+            self.leases.clone().call(request).await
+        } else {
+            let Ok(response) = self.routes.clone().call(request).await;
+            return response;
+        };
+        let Ok(response) = answered;
+        response.map(Body::new)
+    }
+}
+
+/// All services over one shard as an HTTP router, which has no other routes. To be called within a Tokio runtime.
+pub fn router(handle: Handle, options: Options) -> axum::Router {
+    let services = Services::new(handle, options);
+    axum::Router::new().fallback(move |request: Request<Body>| {
+        let services = services.clone();
+        async move { services.answer(request).await }
+    })
 }
 
 fn reflection() -> impl tonic::codegen::Service<

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt as _, Limited};
 
 use crate::port_handler::refuse;
 use crate::security::Protocol;
-use crate::shard_dispatch::{Route, SHARD, SHARD_PARAMETER, ShardDispatch, call_routes};
+use crate::shard_dispatch::{Route, SHARD, SHARD_PARAMETER, ShardDispatch};
 
 /// Longest wait for one shard; a list of all goes on without it.
 const SHARD_WAIT: Duration = Duration::from_secs(1);
@@ -129,10 +129,10 @@ impl ShardDispatch {
         *request.headers_mut() = head.headers.clone();
         request.headers_mut().remove(SHARD);
         *request.extensions_mut() = head.extensions.clone();
-        let response = match self.route_to(Protocol::Http, shard) {
-            Some(Route::Local(routes)) => {
+        let response = match self.route_to(shard) {
+            Some(Route::Local(dialects)) => {
                 request.extensions_mut().insert(caller.clone());
-                call_routes(routes, request).await
+                dialects.answer(Protocol::Http, request).await
             }
             Some(Route::Remote(shard)) => {
                 self.forward_request(Protocol::Http, &shard, request, caller)

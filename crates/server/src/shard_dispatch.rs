@@ -67,15 +67,20 @@ const BROWSER_HEADERS: [HeaderName; 3] = [
 /// The dialects over one shard.
 pub(crate) struct Dialects {
     pub(crate) http: axum::Router,
-    pub(crate) grpc: axum::Router,
+    pub(crate) grpc: ganger_dialect_grpc::Services,
 }
 
 impl Dialects {
-    fn router_for(&self, protocol: Protocol) -> &axum::Router {
+    /// Answers a request of an authenticated caller in this dialect.
+    pub(crate) async fn answer(
+        &self,
+        protocol: Protocol,
+        request: Request<Body>,
+    ) -> Response<Body> {
         if protocol == Protocol::Grpc {
-            &self.grpc
+            self.grpc.answer(request).await
         } else {
-            &self.http
+            call_routes(&self.http, request).await
         }
     }
 }
@@ -104,7 +109,7 @@ type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
 pub(crate) enum Route<'a> {
-    Local(&'a axum::Router),
+    Local(&'a Dialects),
     Remote(ShardId),
 }
 
@@ -174,19 +179,19 @@ impl ShardDispatch {
         }
         let route = match caller {
             // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
-            Identity::Anonymous => Ok(Route::Local(self.home(protocol))),
+            Identity::Anonymous => Ok(Route::Local(self.home())),
             _ => self.route(protocol, &head),
         };
         let mut request = Request::from_parts(head, body);
         match route {
             Err(problem) => refuse(protocol, &problem),
-            Ok(Route::Local(router)) => {
+            Ok(Route::Local(dialects)) => {
                 // The other services notice by themselves that the server stops; reflection is a library's.
                 if request.uri().path() == REFLECTION {
                     request = request.map(|body| self.cut_at_stop(body).0);
                 }
                 request.extensions_mut().insert(caller);
-                call_routes(router, request).await
+                dialects.answer(protocol, request).await
             }
             Ok(Route::Remote(shard)) => {
                 self.forward_request(protocol, &shard, request, &caller)
@@ -213,15 +218,15 @@ impl ShardDispatch {
         call_routes(&self.peers, request).await
     }
 
-    fn home(&self, protocol: Protocol) -> &axum::Router {
-        self.local[self.router.home().id()].router_for(protocol)
+    fn home(&self) -> &Dialects {
+        &self.local[self.router.home().id()]
     }
 
     fn route(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
         let home = self.router.home().id();
         let shard = named(protocol, head, home)?.unwrap_or_else(|| home.clone());
         if let Some(dialects) = self.local.get(&shard) {
-            return Ok(Route::Local(dialects.router_for(protocol)));
+            return Ok(Route::Local(dialects));
         }
         if let Some(by) = head.headers.get(FORWARDED_BY) {
             let by = String::from_utf8_lossy(by.as_bytes());
@@ -251,9 +256,9 @@ impl ShardDispatch {
     }
 
     /// Returns where a request for a shard goes; `None` if no server has it.
-    pub(crate) fn route_to(&self, protocol: Protocol, shard: &ShardId) -> Option<Route<'_>> {
+    pub(crate) fn route_to(&self, shard: &ShardId) -> Option<Route<'_>> {
         if let Some(dialects) = self.local.get(shard) {
-            return Some(Route::Local(dialects.router_for(protocol)));
+            return Some(Route::Local(dialects));
         }
         let address = self.router.topology().address(shard);
         address.map(|_| Route::Remote(shard.clone()))

@@ -359,7 +359,11 @@ impl Wiring<'_> {
         })
     }
 
-    fn grpc(&self, shard: &Handle, draining: watch::Receiver<bool>) -> axum::Router {
+    fn grpc(
+        &self,
+        shard: &Handle,
+        draining: watch::Receiver<bool>,
+    ) -> ganger_dialect_grpc::Services {
         let options = ganger_dialect_grpc::Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             draining,
@@ -373,7 +377,7 @@ impl Wiring<'_> {
             streams: self.common.streams.clone(),
             ..ganger_dialect_grpc::Options::default()
         };
-        ganger_dialect_grpc::router(shard.clone(), options)
+        ganger_dialect_grpc::Services::new(shard.clone(), options)
     }
 }
 
