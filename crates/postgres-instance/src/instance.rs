@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+#[cfg(test)]
+mod tests;
+
 /// Directory in which Debian installs the versions of PostgreSQL, each under its number.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// User that runs the server if the tests run as root, because PostgreSQL refuses to run as root.
@@ -24,13 +27,21 @@ const PASSWORD: &str = "*";
 /// Longest time for a server to start or to stop.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Starts the server, and stops it when the standard input is closed, which happens however the owner ends. Removes the
-/// directory too, unless it reads the word `keep`.
+/// Starts the server, and stops it when the standard input is closed, which happens however the owner ends. Writes the
+/// server's process id to the file [`STARTED`]. Removes the directory too, unless it reads the word `keep`.
+///
+/// The shell starts the server with the signal ignored. Until the server has its own handler a signal is lost, so it is
+/// repeated until the server has ended.
 const WATCHDOG: &str = r#""$@" & server=$!
+echo "$server" > "$0/started"
 read -r word
 kill -QUIT "$server" 2>/dev/null
+(while sleep 0.2 && kill -QUIT "$server"; do :; done) 2>/dev/null &
 wait "$server"
 [ "$word" = keep ] || rm -rf -- "$0""#;
+
+/// Name of the file with the process id of the server that was launched last.
+const STARTED: &str = "started";
 
 /// Address of a database, and a role that may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -359,6 +370,10 @@ impl Instance {
     }
 
     fn launch(&mut self) -> io::Result<()> {
+        match fs::remove_file(self.directory.path().join(STARTED)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -394,7 +409,7 @@ impl Instance {
         )))
     }
 
-    /// Whether the server that was launched last has ended. The watchdog then still waits for its input, but has no child.
+    /// Whether the server that was launched last has ended. The watchdog then still waits for its input.
     fn has_failed_to_start(&mut self) -> io::Result<bool> {
         let Some(watchdog) = &mut self.watchdog else {
             return Ok(true);
@@ -402,12 +417,9 @@ impl Instance {
         if watchdog.try_wait()?.is_some() {
             return Ok(true);
         }
-        let children = format!("/proc/{0}/task/{0}/children", watchdog.id());
-        let children = fs::read_to_string(children)?;
-        let has_server = children
-            .split_whitespace()
-            .any(|pid| command(pid).is_some_and(|name| name == "postgres" || name == "sh"));
-        Ok(!has_server)
+        // The file does not exist before the watchdog has started the server.
+        let pid = fs::read_to_string(self.directory.path().join(STARTED)).unwrap_or_default();
+        Ok(pid.ends_with('\n') && command(pid.trim()).is_none())
     }
 
     /// Returns the process id of the server; `None` if it does not run.
