@@ -113,7 +113,8 @@ impl EnqueueStream {
                 first = self.batches.message(), if self.state == StreamState::Open && self.has_room() => {
                     match first {
                         Ok(Some(first)) => self.take_batches(first).await,
-                        Ok(None) | Err(_) => self.state = StreamState::Ended,
+                        Ok(None) => self.state = StreamState::Ended,
+                        Err(refusal) => self.end_with(refusal),
                     }
                 }
             }
@@ -124,10 +125,22 @@ impl EnqueueStream {
         self.batches_in_flight < BATCHES_MAX && self.bytes_in_flight < BATCHES_BYTES_MAX
     }
 
+    /// Reads nothing more, because what came cannot be read. The last answer says why, after those of the batches before.
+    fn end_with(&mut self, refusal: Status) {
+        self.state = StreamState::Ended;
+        let refusal = InFlight {
+            answers: vec![Err(refusal)],
+            batches: 0,
+            bytes: 0,
+        };
+        self.in_flight
+            .push_back(std::future::ready(refusal).boxed());
+    }
+
     /// Submits a batch and those that have arrived after it.
     async fn take_batches(&mut self, first: v1::EnqueueBatch) {
         let mut group = Group::default();
-        let mut next = Some(first);
+        let (mut next, mut refused) = (Some(first), None);
         while let Some(batch) = next.take() {
             let bytes = batch.encoded_len();
             self.batches_in_flight += 1;
@@ -139,12 +152,16 @@ impl EnqueueStream {
             if group.entries.len() < GROUP_BATCHES_MAX && self.has_room() {
                 match self.batches.message().now_or_never() {
                     Some(Ok(Some(batch))) => next = Some(batch),
-                    Some(Ok(None) | Err(_)) => self.state = StreamState::Ended,
+                    Some(Ok(None)) => self.state = StreamState::Ended,
+                    Some(Err(refusal)) => refused = Some(refusal),
                     None => {}
                 }
             }
         }
         self.submit(group).await;
+        if let Some(refusal) = refused {
+            self.end_with(refusal);
+        }
     }
 
     async fn submit(&mut self, group: Group) {

@@ -165,3 +165,28 @@ async fn a_report_and_the_next_lease_are_one_commit_and_one_message() {
     // One for the first lease, and one for each report.
     assert_eq!(commits(&server).await - before, JOBS + 1);
 }
+
+#[tokio::test]
+async fn a_stream_of_submissions_says_why_it_ends_after_its_answers() {
+    let server = Server::start().await;
+    let batch = |number, payload: usize| v1::EnqueueBatch {
+        number,
+        request: Some(v1::EnqueueRequest {
+            jobs: vec![v1::NewJob {
+                kind: "k".into(),
+                queue: "q".into(),
+                payload: vec![b' '; payload].into(),
+                ..v1::NewJob::default()
+            }],
+            ..v1::EnqueueRequest::default()
+        }),
+    };
+    // The second is larger than any message may be.
+    let batches = tokio_stream::iter([batch(1, 1), batch(2, 80 << 20)]);
+    let answers = server.jobs().enqueue_stream(batches).await;
+    let mut answers = answers.expect("a stream").into_inner();
+    let first = answers.message().await.expect("no error");
+    assert_eq!(first.expect("an answer").number, 1);
+    let refusal = answers.message().await.expect_err("it is refused");
+    assert_eq!(refusal.code(), tonic::Code::OutOfRange, "{refusal:?}");
+}
