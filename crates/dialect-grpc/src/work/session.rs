@@ -143,7 +143,7 @@ impl Session {
             let may_read = self.reports_in_flight < REPORTS_IN_FLIGHT_MAX;
             tokio::select! {
                 biased;
-                // Before the answers to reports, so that both go out in one message.
+                // Before the answers to reports, so that both go out in one message if both are here.
                 granted = waiting(&mut self.asking) => {
                     self.asking = None;
                     self.deliver(granted).await?;
