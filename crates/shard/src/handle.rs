@@ -22,7 +22,7 @@ use ganger_types::{
     Bytes, Command, Day, InputRow, JobId, JobKey, Namespace, Position, Queue, Reply, ShardId,
     StatisticsRecord, Timestamp,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
@@ -32,6 +32,7 @@ use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::numbers::CommitRate;
 use crate::readers::ReadPool;
+use crate::reply_slot::{Answered, reply_slot};
 use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
@@ -128,7 +129,7 @@ impl Handle {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
         };
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {
             command,
@@ -203,7 +204,7 @@ impl Handle {
     ) -> Result<Option<StoredJob>, CallError> {
         let permit = self.shared.admission.enter_waiting()?;
         let waiter = self.new_waiter();
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let (namespace, id) = (namespace.clone(), id.clone());
         let ticket = ReplyChannel::End(answer, permit);
         self.send(Request::AwaitEnd {
@@ -418,7 +419,7 @@ impl Handle {
     /// # Errors
     /// If the shard has ended.
     pub async fn metrics_now(&self) -> Result<MetricsSnapshot, CallError> {
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::QueueSnapshot(Some(answer), Arc::clone(&self.shared.snapshot));
         self.send(Request::QueueSnapshot { ticket })?;
         self.receive(answered).await?;
@@ -461,11 +462,8 @@ impl Handle {
             .map_err(|_| self.ended())
     }
 
-    async fn receive<V>(
-        &self,
-        answered: oneshot::Receiver<Result<V, CallError>>,
-    ) -> Result<V, CallError> {
-        answered.await.unwrap_or_else(|_| Err(self.ended()))
+    async fn receive<V>(&self, answered: Answered<Result<V, CallError>>) -> Result<V, CallError> {
+        answered.await.unwrap_or_else(|| Err(self.ended()))
     }
 
     fn ended(&self) -> CallError {

@@ -22,6 +22,7 @@ mod numbers;
 mod operations;
 mod pause;
 mod readers;
+mod reply_slot;
 mod runs;
 pub mod series;
 mod settings;

@@ -400,15 +400,18 @@ impl<S: Store> ShardThread<S> {
         // A client that has a reply knows that the shard works, and may ask for its health next.
         self.ending.publish_health(self.core.health());
         self.ending.hooks.reach(PipelinePoint::BeforeRelease);
+        // A task is woken when all its replies are there.
+        let mut wakes = Vec::new();
         for output in outputs {
             match output {
-                Output::Answer(channel, answer) => channel.send(answer),
+                Output::Answer(channel, answer) => wakes.extend(channel.send(answer)),
                 Output::Events(events) => self.ending.hub.publish(events),
                 Output::Messages(messages) => self.ending.listener.notify(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
                 Output::Operations => self.ending.operations.send_modify(|times| *times += 1),
             }
         }
+        drop(wakes);
         self.ending.hooks.reach(PipelinePoint::AfterRelease);
     }
 

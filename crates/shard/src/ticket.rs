@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ganger_store::StoredJob;
 use ganger_types::command::LeaseRef;
 use ganger_types::{Grant, Namespace, Reply, RequestId};
-use tokio::sync::oneshot;
 
 use crate::admission::Permit;
 use crate::core::{CallReply, QueueGauge, Request, Ticket, WaiterId};
+use crate::reply_slot::{self, Wake};
 use crate::{CallError, Delivery};
 pub(crate) use external::{PopOrigin, UndeliveredPop};
 
@@ -27,7 +27,8 @@ pub(crate) enum ThreadMessage {
     Stop,
 }
 
-type Answer<V> = oneshot::Sender<Result<V, CallError>>;
+/// Place for the reply to a call.
+type Answer<V> = reply_slot::Answer<Result<V, CallError>>;
 
 /// The last snapshot of the queues.
 #[derive(Default)]
@@ -115,8 +116,8 @@ impl Ticket for ReplyChannel {
 }
 
 impl ReplyChannel {
-    /// Sends the reply; a caller that has gone is no error.
-    pub(crate) fn send(self, answer: Result<CallReply, CallError>) {
+    /// Sends the reply; a caller that has gone is no error. The caller is woken when the returned value is dropped.
+    pub(crate) fn send(self, answer: Result<CallReply, CallError>) -> Option<Wake> {
         match self {
             Self::Call(channel, permit, origin) => {
                 drop(permit);
@@ -124,39 +125,45 @@ impl ReplyChannel {
                     CallReply::Reply(reply) => reply,
                     other => unreachable!("a call is answered with a reply, not {other:?}"),
                 });
-                if let Err(Ok(Reply::Leased(grants))) = channel.send(reply)
+                let sent = channel.send(reply);
+                if let Err(Ok(Reply::Leased(grants))) = &sent
                     && let Some(origin) = origin
                 {
                     origin.give_back(grants.iter());
                 }
+                sent.ok()
             }
             Self::CallAll(channel, permit) => {
                 drop(permit);
-                drop(channel.send(answer.map(|value| match value {
+                let replies = answer.map(|value| match value {
                     CallReply::Replies(replies) => replies,
                     other => unreachable!("calls are answered with replies, not {other:?}"),
-                })));
+                });
+                channel.send(replies).ok()
             }
             Self::Lease(channel, permit, origin) => {
                 drop(permit);
-                drop(channel.send(answer.map(|value| match value {
+                let jobs = answer.map(|value| match value {
                     CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
                     other => unreachable!("a lease is answered with deliveries, not {other:?}"),
-                })));
+                });
+                channel.send(jobs).ok()
             }
             Self::End(channel, permit) => {
                 drop(permit);
-                drop(channel.send(answer.map(|value| match value {
+                let job = answer.map(|value| match value {
                     CallReply::Job(job) => job.map(|job| *job),
                     other => unreachable!("a wait is answered with a job, not {other:?}"),
-                })));
+                });
+                channel.send(job).ok()
             }
             Self::Pop(channel, permit, origin) => {
                 drop(permit);
-                drop(channel.send(answer.map(|value| match value {
+                let element = answer.map(|value| match value {
                     CallReply::Popped(popped) => UndeliveredPop::new(popped, origin),
                     other => unreachable!("a pop is answered with an element, not {other:?}"),
-                })));
+                });
+                channel.send(element).ok()
             }
             Self::QueueSnapshot(channel, snapshot) => send_snapshot(channel, &snapshot, answer),
         }
@@ -167,7 +174,7 @@ fn send_snapshot(
     channel: Option<Answer<()>>,
     snapshot: &Mutex<QueueSnapshot>,
     answer: Result<CallReply, CallError>,
-) {
+) -> Option<Wake> {
     let mut shared = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
     shared.is_asked = false;
     let done = answer.map(|value| {
@@ -176,7 +183,5 @@ fn send_snapshot(
         }
     });
     drop(shared);
-    if let Some(channel) = channel {
-        drop(channel.send(done));
-    }
+    channel?.send(done).ok()
 }

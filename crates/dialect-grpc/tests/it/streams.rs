@@ -120,7 +120,7 @@ async fn commits(server: &Server) -> u64 {
 }
 
 #[tokio::test]
-async fn a_report_and_the_next_lease_are_one_commit() {
+async fn a_report_and_the_next_lease_are_one_commit_and_one_message() {
     const JOBS: u64 = 5;
     let server = Server::start().await;
     for number in 0..JOBS {
@@ -129,19 +129,14 @@ async fn a_report_and_the_next_lease_are_one_commit() {
     let before = commits(&server).await;
     let mut worker = Worker::connect(&server, "w").await;
     for number in 0..JOBS {
-        // Both answers come in one message, unless the stream looks between the two.
-        let mut completed = Vec::new();
-        let taken = |message: v1::ServerMessage| {
-            completed.extend(message.completed);
-            message.deliveries.into_iter().next()
-        };
-        let delivery = worker.hear(taken).await;
+        let (completed, delivery) = worker
+            .hear(|message| {
+                let delivery = message.deliveries.into_iter().next()?;
+                Some((message.completed, delivery))
+            })
+            .await;
         let last = (number > 0).then_some(number);
-        assert_eq!(
-            completed,
-            Vec::from_iter(last),
-            "the answer to the last report"
-        );
+        assert_eq!(completed, Vec::from_iter(last), "the last report's answer");
         assert_eq!(delivery.job, number.to_string());
         let completion = v1::Completion {
             held: Some(v1::Held {

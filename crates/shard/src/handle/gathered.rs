@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use ganger_types::command::Lease;
 use ganger_types::{Command, Reply};
-use tokio::sync::oneshot;
 
 use super::{CancelOnDrop, Handle};
 use crate::core::Request;
+use crate::reply_slot::{Answered, reply_slot};
 use crate::ticket::{ReplyChannel, ThreadMessage, UndeliveredJobs};
 use crate::{CallError, Delivery};
 
@@ -66,7 +66,7 @@ impl GatheredRequests {
 /// Replies to commands that come when their effects are durable.
 pub(super) struct PendingReplies {
     handle: Handle,
-    answered: oneshot::Receiver<Result<Vec<Result<Reply, CallError>>, CallError>>,
+    answered: Answered<Result<Vec<Result<Reply, CallError>>, CallError>>,
 }
 
 impl PendingReplies {
@@ -78,7 +78,7 @@ impl PendingReplies {
 /// Jobs that come when they are leased. Dropping this ends the wait.
 pub(super) struct PendingJobs {
     handle: Handle,
-    answered: oneshot::Receiver<Result<UndeliveredJobs, CallError>>,
+    answered: Answered<Result<UndeliveredJobs, CallError>>,
     guard: CancelOnDrop,
 }
 
@@ -106,7 +106,7 @@ impl Handle {
     ) -> Result<(Request<ReplyChannel>, PendingReplies), CallError> {
         let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::CallAll(answer, permit);
         let handle = self.clone();
         let replies = PendingReplies { handle, answered };
@@ -129,7 +129,7 @@ impl Handle {
         self.shared.metrics.workers().ask(&lease, wait_for, now);
         let origin = self.origin(&lease);
         let waiter = origin.waiter;
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let request = Request::Lease {
             lease: Box::new(lease),
             wait_for,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ganger_types::{Bytes, KeyWait, Popped};
-use tokio::sync::oneshot;
 
 use crate::CallError;
 use crate::core::{Request, UndeliveredElement};
 use crate::handle::{CancelOnDrop, Handle};
+use crate::reply_slot::reply_slot;
 use crate::ticket::{PopOrigin, ReplyChannel};
 
 impl Handle {
@@ -23,7 +23,7 @@ impl Handle {
     ) -> Result<Popped, CallError> {
         let permit = self.shared.admission.enter_waiting()?;
         let waiter = self.new_waiter();
-        let (answer, answered) = oneshot::channel();
+        let (answer, answered) = reply_slot();
         let origin = Box::new(PopOrigin {
             home: self.shared.inbox.clone(),
             wait: wait.clone(),
