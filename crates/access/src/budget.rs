@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::identity::{Identity, Proof};
@@ -227,6 +228,32 @@ impl Budget {
                 state.owners.remove(owner);
             }
         }
+    }
+}
+
+/// Bytes of a streamed request body that its handler keeps: what it has read and has not finished with.
+///
+/// The server puts one beside the body of a stream, and the handler keeps it up to date. The stream's hold follows it, so
+/// a stream that has been processed holds nothing, however much went through it. Clones share the number.
+#[derive(Clone, Debug)]
+pub struct BytesInProcess(Arc<AtomicUsize>);
+
+impl Default for BytesInProcess {
+    fn default() -> Self {
+        Self(Arc::new(AtomicUsize::new(usize::MAX)))
+    }
+}
+
+impl BytesInProcess {
+    /// Sets the number of bytes that the handler keeps now.
+    pub fn set(&self, bytes: usize) {
+        self.0.store(bytes.min(usize::MAX - 1), Ordering::Relaxed);
+    }
+
+    /// Returns the number of bytes that the handler keeps; `None` if it does not count them, so all that it has read.
+    pub fn get(&self) -> Option<usize> {
+        let bytes = self.0.load(Ordering::Relaxed);
+        (bytes != usize::MAX).then_some(bytes)
     }
 }
 

@@ -22,7 +22,7 @@ mod secret;
 mod stream_limit;
 
 pub use audit::{Audit, Outcome, Record};
-pub use budget::{Budget, Full, Hold, Owner, SMALL_BYTES, address_group};
+pub use budget::{Budget, BytesInProcess, Full, Hold, Owner, SMALL_BYTES, address_group};
 pub use cut::BodyCut;
 pub use edit::{add, revoke};
 pub use error::AccessError;

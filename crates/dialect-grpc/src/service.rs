@@ -16,6 +16,7 @@ mod submit;
 use std::pin::Pin;
 
 use futures::{Stream, StreamExt};
+use ganger_access::BytesInProcess;
 use ganger_shard::StoredJob;
 use ganger_types::query::Query;
 use ganger_types::{Command, JobId, Namespace, Rejection, Reply};
@@ -26,6 +27,15 @@ use crate::problem::Problem;
 
 /// A stream of replies.
 pub(crate) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Returns the number by which a stream tells the transport how many bytes it keeps; a new one if nobody asks for it.
+fn in_process<T>(request: &tonic::Request<T>) -> BytesInProcess {
+    request
+        .extensions()
+        .get::<BytesInProcess>()
+        .cloned()
+        .unwrap_or_default()
+}
 
 impl ServiceContext {
     /// Sends a command to the shard and waits for its reply.

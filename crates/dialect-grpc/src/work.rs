@@ -12,6 +12,7 @@ mod session;
 
 use std::time::Duration;
 
+use ganger_access::BytesInProcess;
 use ganger_proto::v1;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
@@ -53,6 +54,7 @@ const SLOW_MAX: Duration = Duration::from_secs(30);
 pub(crate) async fn open(
     context: ServiceContext,
     mut incoming: Streaming<v1::WorkerMessage>,
+    in_process: BytesInProcess,
 ) -> Result<Outgoing, Status> {
     let silent = || {
         Problem::new(
@@ -78,7 +80,8 @@ pub(crate) async fn open(
         settings.lease.namespace.clone(),
     );
     let workers = context.options.workers.clone();
-    let session = Session::new(context, settings, sender);
+    in_process.set(0);
+    let session = Session::new(context, settings, sender, in_process);
     workers.spawn(session.run(first, incoming));
     Ok(outgoing)
 }

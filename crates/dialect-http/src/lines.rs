@@ -38,6 +38,11 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Number of bytes in the buffer.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// The next complete line; `None` if there is none yet.
     pub(crate) fn next(&mut self) -> Option<Line> {
         let found = self.buffer[self.searched..]

@@ -1,6 +1,7 @@
 //! Request bodies ([`RequestBody`]) and response bodies ([`ResponseBody`]) within the memory budget.
 
 mod framing;
+mod rate;
 mod readers;
 mod request_body;
 mod response_body;

@@ -244,6 +244,7 @@ impl PortHandler {
         head.extensions.insert(Arc::clone(&hold));
         let is_multiplexed = head.version == Version::HTTP_2;
         let body = RequestBody::new(body, policy.body, Arc::clone(&hold), watched.clone());
+        body.insert_in_process(&mut head);
         let request = Request::from_parts(head, Body::new(body));
         let answering = self.backend.answer(protocol, request, &identity);
         let answered = match (watched.clone(), policy.may_be_dropped) {

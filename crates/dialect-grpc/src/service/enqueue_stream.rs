@@ -5,6 +5,7 @@ use std::pin::Pin;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_access::BytesInProcess;
 use ganger_engine::ShardedSubmission;
 use ganger_proto::v1;
 use ganger_proto::v1::enqueue_answer::Outcome;
@@ -38,8 +39,10 @@ impl ServiceContext {
     pub(crate) fn submit_stream(
         &self,
         batches: Streaming<v1::EnqueueBatch>,
+        in_process: BytesInProcess,
     ) -> Streamed<v1::EnqueueAnswer> {
         let stopping = self.options.stopping.clone();
+        in_process.set(0);
         let stream = EnqueueStream {
             context: self.clone(),
             batches,
@@ -48,6 +51,7 @@ impl ServiceContext {
             in_flight: FuturesOrdered::new(),
             batches_in_flight: 0,
             bytes_in_flight: 0,
+            in_process,
         };
         let caller = authorization::current();
         let answers = futures::stream::unfold(stream, move |mut stream| {
@@ -89,6 +93,8 @@ struct EnqueueStream {
     in_flight: FuturesOrdered<BoxFuture<'static, InFlight>>,
     batches_in_flight: usize,
     bytes_in_flight: usize,
+    /// Tells the transport the bytes in flight.
+    in_process: BytesInProcess,
 }
 
 impl EnqueueStream {
@@ -105,6 +111,7 @@ impl EnqueueStream {
                 Some(done) = self.in_flight.next() => {
                     self.batches_in_flight -= done.batches;
                     self.bytes_in_flight -= done.bytes;
+                    self.in_process.set(self.bytes_in_flight);
                     return Some(done.answers);
                 }
                 () = self.stopped.as_mut(), if self.state == StreamState::Open => {
@@ -145,6 +152,7 @@ impl EnqueueStream {
             let bytes = batch.encoded_len();
             self.batches_in_flight += 1;
             self.bytes_in_flight += bytes;
+            self.in_process.set(self.bytes_in_flight);
             if let Some(batch) = group.add(&self.context, batch, bytes) {
                 self.submit(std::mem::take(&mut group)).await;
                 self.push(batch.submit(self.context.clone(), bytes)).await;

@@ -11,7 +11,7 @@ use ganger_types::query::Query;
 use ganger_types::{Command, Graph, InputState, JobId, Namespace, Reply, ShardId, limits};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Streamed, reply_as};
+use super::{Streamed, in_process, reply_as};
 use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::encode;
@@ -179,7 +179,10 @@ impl Jobs for ServiceContext {
         &self,
         request: Request<Streaming<v1::EnqueueBatch>>,
     ) -> Result<Response<Self::EnqueueStreamStream>, Status> {
-        Ok(Response::new(self.submit_stream(request.into_inner())))
+        let in_process = in_process(&request);
+        Ok(Response::new(
+            self.submit_stream(request.into_inner(), in_process),
+        ))
     }
 
     type SubmitGraphStream = Streamed<v1::GraphAccepted>;

@@ -10,7 +10,7 @@ use ganger_types::command::DeregisterWorker;
 use ganger_types::{Command, Reply, Worker, limits};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::reply_as;
+use super::{in_process, reply_as};
 use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::encode;
@@ -167,7 +167,8 @@ impl Leases for ServiceContext {
         &self,
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::WorkStream>, Status> {
-        let outgoing = work::open(self.clone(), request.into_inner()).await?;
+        let in_process = in_process(&request);
+        let outgoing = work::open(self.clone(), request.into_inner(), in_process).await?;
         Ok(Response::new(Box::pin(outgoing)))
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Batch {
     /// For each command: its number, and whether it was a completion.
     numbers: Vec<(u64, bool)>,
     answers: Vec<v1::ReportAnswer>,
+    /// Bytes of the messages that brought them.
+    bytes: usize,
 }
 
 /// Result of applying a batch of reports.
@@ -26,14 +28,25 @@ pub(crate) struct Applied {
     pub(crate) message: v1::ServerMessage,
     /// Leases whose renewal was reported, and whether they are still live.
     pub(crate) renewed: Vec<(LeaseToken, bool)>,
+    /// Number of reports that the shard has applied.
+    pub(crate) reports: usize,
+    /// Bytes of the messages that brought them.
+    pub(crate) bytes: usize,
 }
 
 impl Batch {
-    pub(crate) fn new(here: &ShardId, namespace: &Namespace, reports: Vec<v1::Report>) -> Self {
+    /// Converts reports that came in messages of `bytes` together.
+    pub(crate) fn new(
+        here: &ShardId,
+        namespace: &Namespace,
+        reports: Vec<v1::Report>,
+        bytes: usize,
+    ) -> Self {
         let mut batch = Self {
             commands: Vec::with_capacity(reports.len()),
             numbers: Vec::with_capacity(reports.len()),
             answers: Vec::new(),
+            bytes,
         };
         for report in reports {
             batch.take(here, namespace, report);
@@ -85,16 +98,16 @@ impl Batch {
         self.commands.len()
     }
 
-    /// Adds the reports to the requests for the shard. The future returns their number and the message that answers
-    /// all.
+    /// Adds the reports to the requests for the shard. The future returns the message that answers all.
     pub(crate) fn apply(
         self,
         requests: &mut GatheredRequests,
-    ) -> impl Future<Output = (usize, Applied)> + Send + use<> {
+    ) -> impl Future<Output = Applied> + Send + use<> {
         let Self {
             commands,
             numbers,
             answers,
+            bytes,
         } = self;
         let count = commands.len();
         let renewals: Vec<Option<LeaseToken>> = commands
@@ -110,7 +123,13 @@ impl Batch {
                 Some(replies) => replies.await,
                 None => Ok(Vec::new()),
             };
-            (count, applied(replies, numbers, renewals, answers))
+            let (message, renewed) = applied(replies, numbers, renewals, answers);
+            Applied {
+                message,
+                renewed,
+                reports: count,
+                bytes,
+            }
         }
     }
 }
@@ -121,7 +140,7 @@ fn applied(
     numbers: Vec<(u64, bool)>,
     renewals: Vec<Option<LeaseToken>>,
     mut answers: Vec<v1::ReportAnswer>,
-) -> Applied {
+) -> (v1::ServerMessage, Vec<(LeaseToken, bool)>) {
     let mut completed = Vec::new();
     let mut renewed = Vec::new();
     match replies {
@@ -152,5 +171,5 @@ fn applied(
         answers,
         ..v1::ServerMessage::default()
     };
-    Applied { message, renewed }
+    (message, renewed)
 }

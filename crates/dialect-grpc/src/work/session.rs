@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::stream::{FuturesUnordered, StreamExt};
+use ganger_access::BytesInProcess;
 use ganger_proto::v1;
 use ganger_shard::{CallError, Delivery, GatheredRequests};
 use ganger_types::command::Lease;
 use ganger_types::{JobKey, LeaseToken, RequestId};
+use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -66,8 +68,12 @@ pub(crate) struct Session {
     batch: u64,
     /// The lease request that is waiting, if there are credits.
     asking: Option<Boxed<Granted>>,
-    in_flight: FuturesUnordered<Boxed<(usize, Applied)>>,
+    in_flight: FuturesUnordered<Boxed<Applied>>,
     reports_in_flight: usize,
+    /// Bytes of the messages whose reports are in flight.
+    bytes_in_flight: usize,
+    /// Tells the transport the bytes in flight.
+    in_process: BytesInProcess,
     held: HashMap<LeaseToken, JobKey>,
     /// Jobs that came on an earlier stream, known by their renewals on this one.
     adopted: HashSet<LeaseToken>,
@@ -82,6 +88,7 @@ impl Session {
         context: ServiceContext,
         settings: StreamSettings,
         out: mpsc::Sender<Message>,
+        in_process: BytesInProcess,
     ) -> Self {
         let (notices_sender, notices) = mpsc::channel(NOTICES_MAX);
         Self {
@@ -96,6 +103,8 @@ impl Session {
             asking: None,
             in_flight: FuturesUnordered::new(),
             reports_in_flight: 0,
+            bytes_in_flight: 0,
+            in_process,
             held: HashMap::new(),
             adopted: HashSet::new(),
             notices,
@@ -148,9 +157,9 @@ impl Session {
                     self.asking = None;
                     self.deliver(granted).await?;
                 }
-                Some((count, answers)) = self.in_flight.next() => {
-                    self.reports_in_flight -= count;
-                    self.answer(answers).await?;
+                Some(applied) = self.in_flight.next() => {
+                    let message = self.take_applied(applied);
+                    self.send(message).await?;
                 }
                 message = incoming.message(), if may_read => {
                     let message = message.map_err(|_| End::Gone)?.ok_or(End::Gone)?;
@@ -182,10 +191,13 @@ impl Session {
         self.held.is_empty() && self.adopted.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Sends the answers to reports.
-    async fn answer(&mut self, applied: Applied) -> Result<(), End> {
+    /// Takes the answers to reports; returns the message to send them in.
+    fn take_applied(&mut self, applied: Applied) -> v1::ServerMessage {
+        self.reports_in_flight -= applied.reports;
+        self.bytes_in_flight -= applied.bytes;
+        self.in_process.set(self.bytes_in_flight);
         self.note_renewed(applied.renewed);
-        self.send(applied.message).await
+        applied.message
     }
 
     /// Records from the answers to renewals which jobs the worker holds.
@@ -203,11 +215,7 @@ impl Session {
     /// Takes the answers to reports that the shard has given together with a lease: the message to send them in.
     fn answers_ready(&mut self) -> v1::ServerMessage {
         match self.in_flight.next().now_or_never().flatten() {
-            Some((count, applied)) => {
-                self.reports_in_flight -= count;
-                self.note_renewed(applied.renewed);
-                applied.message
-            }
+            Some(applied) => self.take_applied(applied),
             None => v1::ServerMessage::default(),
         }
     }
@@ -231,6 +239,7 @@ impl Session {
         incoming: &mut Streaming<v1::WorkerMessage>,
     ) -> Result<(), End> {
         let mut reports = Vec::new();
+        let bytes_before = self.bytes_in_flight;
         let mut taken = self.take_message(first, &mut reports);
         for _ in 1..MESSAGES_GATHERED_MAX {
             if taken.is_err() || reports.len() >= REPORTS_GATHERED_MAX {
@@ -244,8 +253,12 @@ impl Session {
         }
         // Together, so that one turn of the shard ends the reported attempts and grants the next ones.
         let mut requests = self.context.handle.gather();
-        if !reports.is_empty() {
-            self.report(reports, &mut requests);
+        if reports.is_empty() {
+            self.bytes_in_flight = bytes_before;
+            self.in_process.set(bytes_before);
+        } else {
+            let bytes = self.bytes_in_flight - bytes_before;
+            self.report(reports, bytes, &mut requests);
         }
         if taken.is_ok() {
             self.ask(&mut requests);
@@ -261,6 +274,8 @@ impl Session {
         reports: &mut Vec<v1::Report>,
     ) -> Result<(), End> {
         self.messages_received += 1;
+        self.bytes_in_flight += message.encoded_len();
+        self.in_process.set(self.bytes_in_flight);
         if message.hello.is_some() {
             return Err(
                 Problem::new("duplicate_field", "hello: this stream has had one already").into(),
@@ -290,11 +305,13 @@ impl Session {
         Ok(())
     }
 
-    fn report(&mut self, reports: Vec<v1::Report>, requests: &mut GatheredRequests) {
+    /// Adds the reports of messages of `bytes` together to the requests.
+    fn report(&mut self, reports: Vec<v1::Report>, bytes: usize, requests: &mut GatheredRequests) {
         let batch = Batch::new(
             self.context.handle.id(),
             &self.settings.lease.namespace,
             reports,
+            bytes,
         );
         batch.forget(&mut self.held, &mut self.adopted, &self.context.holders);
         self.reports_in_flight += batch.len();

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesOrdered, StreamExt as _};
+use ganger_access::BytesInProcess;
 use ganger_document::request::job::JobIn;
 use ganger_engine::ShardedSubmission;
 use ganger_shard::CallError;
@@ -70,7 +71,21 @@ struct Summary {
 
 /// Number of a line, and its submission or its error.
 type Entry = (u64, Result<ShardedSubmission, Problem>);
-type GroupAnswers = Vec<(u64, Result<EnqueuedJob, Problem>)>;
+
+/// Lines that are applied in one command.
+#[derive(Default)]
+struct Group {
+    entries: Vec<Entry>,
+    /// Bytes of their lines.
+    bytes: usize,
+}
+
+/// The answers to a group, in the order of its lines.
+struct GroupAnswers {
+    lines: Vec<(u64, Result<EnqueuedJob, Problem>)>,
+    /// Bytes of the group's lines.
+    bytes: usize,
+}
 
 /// An enqueued job; the id of a job of another shard contains the shard.
 struct EnqueuedJob {
@@ -101,9 +116,14 @@ pub(crate) async fn enqueue(
         )?
         .unwrap_or(Answers::All);
     let (pieces, body) = stream::open(&context)?;
+    let in_process = request.extensions().get::<BytesInProcess>().cloned();
+    let in_process = in_process.unwrap_or_default();
+    in_process.set(0);
     let batch = Batch {
         lines: Lines::new(context.api.settings().line_bytes_max),
         number: 0,
+        in_process,
+        bytes_in_groups: 0,
         context,
         answers,
         pieces,
@@ -121,6 +141,9 @@ struct Batch {
     lines: Lines,
     /// Number of lines read so far.
     number: u64,
+    /// Tells the transport how many bytes are kept here: those of groups in flight, and of an incomplete line.
+    in_process: BytesInProcess,
+    bytes_in_groups: usize,
     summary: Summary,
 }
 
@@ -157,17 +180,23 @@ impl Batch {
                         return;
                     }
                 }
+                self.bytes_in_groups += group.bytes;
                 groups.push_back(apply(&context, group).boxed());
             }
+            self.count_bytes();
         }
         self.finish(broken).await;
     }
 
+    fn count_bytes(&self) {
+        self.in_process
+            .set(self.bytes_in_groups + self.lines.buffered());
+    }
+
     /// The lines that have arrived, up to the limits of a command.
-    fn next_group(&mut self, is_last: bool) -> Option<Vec<Entry>> {
-        let mut group = Vec::new();
-        let mut bytes = 0;
-        while group.len() < GROUP_JOBS_MAX && bytes < GROUP_BYTES_MAX {
+    fn next_group(&mut self, is_last: bool) -> Option<Group> {
+        let mut group = Group::default();
+        while group.entries.len() < GROUP_JOBS_MAX && group.bytes < GROUP_BYTES_MAX {
             let line = match self.lines.next() {
                 None if is_last => self.lines.end(),
                 line => line,
@@ -177,18 +206,19 @@ impl Batch {
             match line {
                 Line::Text(text) if text.trim_ascii().is_empty() => {}
                 Line::Text(text) => {
-                    bytes += text.len();
-                    group.push((self.number, self.read(&text)));
+                    group.bytes += text.len();
+                    group.entries.push((self.number, self.read(&text)));
                 }
                 Line::TooLong => {
                     let limit = self.context.api.settings().line_bytes_max;
                     let detail =
                         format!("the line is longer than {limit} bytes: send a smaller payload");
-                    group.push((self.number, Err(Problem::new("body_too_large", detail))));
+                    let problem = Problem::new("body_too_large", detail);
+                    group.entries.push((self.number, Err(problem)));
                 }
             }
         }
-        (!group.is_empty()).then_some(group)
+        (!group.entries.is_empty()).then_some(group)
     }
 
     fn read(&self, text: &[u8]) -> Result<ShardedSubmission, Problem> {
@@ -203,7 +233,8 @@ impl Batch {
 
     async fn answer(&mut self, applied: GroupAnswers) -> Result<(), ReaderGone> {
         let mut text = Vec::new();
-        for (line, result) in &applied {
+        self.bytes_in_groups -= applied.bytes;
+        for (line, result) in &applied.lines {
             self.summary.lines += 1;
             let view = match result {
                 Ok(job) => {
@@ -261,11 +292,12 @@ fn push_line(text: &mut Vec<u8>, document: &impl Serialize) {
 }
 
 /// Applies the valid lines of a group; the answers are in the order of the lines.
-async fn apply(context: &RequestContext, group: Vec<Entry>) -> GroupAnswers {
-    let mut answers = Vec::with_capacity(group.len());
-    let mut numbers = Vec::with_capacity(group.len());
-    let mut jobs = Vec::with_capacity(group.len());
-    for (line, entry) in group {
+async fn apply(context: &RequestContext, group: Group) -> GroupAnswers {
+    let Group { entries, bytes } = group;
+    let mut answers = Vec::with_capacity(entries.len());
+    let mut numbers = Vec::with_capacity(entries.len());
+    let mut jobs = Vec::with_capacity(entries.len());
+    for (line, entry) in entries {
         match entry {
             Ok(spread) if is_simple(context, &spread) => {
                 numbers.push(line);
@@ -277,7 +309,10 @@ async fn apply(context: &RequestContext, group: Vec<Entry>) -> GroupAnswers {
     }
     answers.extend(numbers.into_iter().zip(apply_jobs(context, jobs).await));
     answers.sort_by_key(|(line, _)| *line);
-    answers
+    GroupAnswers {
+        lines: answers,
+        bytes,
+    }
 }
 
 /// Whether a job concerns this shard only.

@@ -59,9 +59,10 @@ impl Framing {
         !self.collected.is_empty()
     }
 
-    /// Number of bytes that wait for the rest of their message.
-    pub(super) fn waiting(&self) -> usize {
-        self.collected.len()
+    /// Number of bytes that the incomplete message will have, as it announces them; 0 if none is incomplete.
+    pub(super) fn announced_bytes(&self) -> usize {
+        let announced = length(&self.collected).map_or(0, |length| HEADER_BYTES + length);
+        announced.max(self.collected.len())
     }
 
     fn whole_bytes_collected(&mut self) -> usize {
@@ -74,9 +75,7 @@ impl Framing {
     /// Returns the length of the complete messages at the start of `bytes`; of all bytes once a message is too long.
     fn whole_bytes(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
-        while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
-            let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]);
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
+        while let Some(length) = length(&bytes[at..]) {
             if length > self.message_bytes_max {
                 self.is_passing = true;
                 return bytes.len();
@@ -89,6 +88,13 @@ impl Framing {
         }
         at
     }
+}
+
+/// Returns the length that the header at the start of `bytes` announces; `None` if the header is incomplete.
+fn length(bytes: &[u8]) -> Option<usize> {
+    let header = bytes.get(..HEADER_BYTES)?;
+    let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]);
+    Some(usize::try_from(length).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -125,6 +131,7 @@ mod tests {
         let begun = Bytes::from_static(&[0, 0, 0x3f, 0xff, 0xc0, 0x78]);
         assert!(framing.add(begun.clone()).is_empty());
         assert!(framing.collected.capacity() < 64);
+        assert_eq!(framing.announced_bytes(), 0x003f_ffc0 + HEADER_BYTES);
         let mut framing = Framing::new(1 << 10);
         assert_eq!(framing.add(begun.clone()), begun);
     }

@@ -1,5 +1,9 @@
-//! A request's body: counted in the budget before its bytes are kept, and ended when its sender is silent or slow for
-//! too long, or loses its right.
+//! A request's body: counted in the budget before its bytes are passed on, and ended when its sender is silent or slow
+//! for too long, or loses its right.
+//!
+//! A document counts until its request ends, and is refused at once where the budget has no room. A stream counts what
+//! its handler keeps ([`BytesInProcess`]) and the whole of a message of which a part has come; where the budget has no
+//! room it is read no further until there is some, so that many full streams of one identity slow down and none ends.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,20 +11,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use ganger_access::{BodyCut, Hold};
+use ganger_access::{BodyCut, BytesInProcess, Full, Hold, SMALL_BYTES};
+use http::request::Parts;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep};
 use tonic::Status;
 
 use super::framing::Framing;
+use super::rate::BodyRate;
 use crate::security::WatchedRight;
 
-/// Longest silence of a sender in the middle of a body or message.
-const SILENT_MAX: Duration = Duration::from_secs(30);
-/// Minimum rate of a body or message, enforced from [`SILENT_MAX`] after its start.
-const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
-/// Bytes last received of a stream that count as held while its lines or messages are processed.
-const WINDOW_BYTES: usize = 2 << 20;
+/// Maximum time for which a stream waits until the budget has room for it. Below the time after which a reader of lines
+/// takes the sender for silent.
+const ROOM_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Interval at which such a stream asks again.
+const ROOM_RETRY: Duration = Duration::from_millis(10);
 
 /// How a body is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,21 +56,23 @@ pub(crate) struct RequestBody {
     pace: BodyRate,
     /// Bytes of the hold that are for this body.
     held: usize,
-    /// For a stream: bytes since the last line end.
-    line_bytes: usize,
+    /// What the handler of a stream keeps.
+    in_process: BytesInProcess,
+    /// Maximum time for which a stream waits for room in the budget.
+    room_wait_max: Duration,
+    /// For a stream that waits for room in the budget: what is passed on then.
+    waiting: Option<WaitingBytes>,
     /// Frame after the last complete message.
     after: Option<Frame<Bytes>>,
     has_ended: bool,
 }
 
-/// Measures the rate of a body.
-#[derive(Default)]
-struct BodyRate {
-    /// Start of the body, or of a stream's current message; `None` before it.
-    begun: Option<Instant>,
-    bytes: u64,
-    last: Option<Instant>,
-    sleep: Option<Pin<Box<Sleep>>>,
+/// Bytes that arrived while the budget had no room for them. At most one chunk of the transport.
+struct WaitingBytes {
+    bytes: Bytes,
+    since: Instant,
+    /// Wakes the task for the next try.
+    _pause: Pin<Box<Sleep>>,
 }
 
 impl RequestBody {
@@ -90,12 +97,22 @@ impl RequestBody {
             framing,
             pace: BodyRate::default(),
             held: 0,
-            line_bytes: 0,
+            in_process: BytesInProcess::default(),
+            room_wait_max: ROOM_WAIT_MAX,
+            waiting: None,
             after: None,
             has_ended: false,
         }
     }
 
+    /// Puts into the head of a stream's request the number that its handler keeps up to date.
+    pub(crate) fn insert_in_process(&self, head: &mut Parts) {
+        if self.is_stream() {
+            head.extensions.insert(self.in_process.clone());
+        }
+    }
+
+    /// Whether the body is processed as it arrives.
     fn is_stream(&self) -> bool {
         matches!(self.kind, BodyKind::Lines | BodyKind::MessageStream { .. })
     }
@@ -106,47 +123,121 @@ impl RequestBody {
             && !self.framing.as_ref().is_some_and(Framing::is_within)
     }
 
-    /// Adds a chunk; returns the bytes that can be passed on.
-    fn take(&mut self, piece: Bytes) -> Result<Bytes, BodyCut> {
-        self.hold.grow(piece.len())?;
-        self.held += piece.len();
+    /// Adds a chunk; returns the bytes that can be passed on, none if they wait for room in the budget.
+    fn take(&mut self, piece: Bytes, cx: &mut Context<'_>) -> Result<Bytes, BodyCut> {
         self.pace.record(piece.len(), Instant::now());
-        if self.kind == BodyKind::Lines {
-            let end = piece.iter().rposition(|byte| *byte == b'\n');
-            self.line_bytes = match end {
-                Some(at) => piece.len() - at - 1,
-                None => self.line_bytes + piece.len(),
-            };
-            return Ok(piece);
+        if !self.is_stream() {
+            self.hold.grow(piece.len())?;
+            self.held += piece.len();
+            return Ok(match &mut self.framing {
+                Some(framing) => framing.add(piece),
+                None => piece,
+            });
         }
-        let Some(framing) = &mut self.framing else {
-            return Ok(piece);
+        let whole = match &mut self.framing {
+            Some(framing) => framing.add(piece),
+            None => piece,
         };
-        let whole = framing.add(piece);
-        if self.is_stream() && !whole.is_empty() {
+        if self.framing.is_some() && !whole.is_empty() {
             self.pace = BodyRate::default();
         }
-        Ok(whole)
+        match self.hold_with(&whole) {
+            Ok(()) => Ok(whole),
+            Err(_) if self.could_have_room() => {
+                self.wait_for_room(whole, Instant::now(), cx);
+                Ok(Bytes::new())
+            }
+            Err(full) => Err(full.into()),
+        }
+    }
+
+    /// Returns the bytes of a stream that are in memory besides those about to be passed on. A message of which a part
+    /// has come counts as a whole: two that wait for each other's memory would never end.
+    fn kept(&self) -> usize {
+        let framed = self.framing.as_ref().map_or(0, Framing::announced_bytes);
+        // A handler that does not count keeps everything.
+        self.in_process
+            .get()
+            .map_or(self.held, |bytes| bytes + framed)
+    }
+
+    /// Makes the hold cover what is kept and `passed`.
+    fn hold_with(&mut self, passed: &Bytes) -> Result<(), Full> {
+        let bytes = self.kept() + passed.len();
+        if bytes > self.held {
+            self.hold.grow(bytes - self.held)?;
+        } else {
+            self.hold.shrink(self.held - bytes);
+        }
+        self.held = bytes;
+        Ok(())
+    }
+
+    /// Whether the budget may have room for this stream later: it is not alone larger than a share.
+    fn could_have_room(&self) -> bool {
+        let framed = self.framing.as_ref().map_or(0, Framing::announced_bytes);
+        let is_counted = self.in_process.get().is_some();
+        is_counted && framed <= self.hold.budget().share() + SMALL_BYTES
+    }
+
+    fn wait_for_room(&mut self, bytes: Bytes, since: Instant, cx: &mut Context<'_>) {
+        let mut pause = Box::pin(sleep(ROOM_RETRY));
+        // It has just begun: this only registers the task, which also tries again whenever its handler has finished
+        // with something.
+        let _ = pause.as_mut().poll(cx);
+        self.waiting = Some(WaitingBytes {
+            bytes,
+            since,
+            _pause: pause,
+        });
+    }
+
+    /// Tries again to get room for the bytes that wait for it. Ready with the bytes that can be passed on.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, BodyCut>> {
+        let Some(WaitingBytes { bytes, since, .. }) = self.waiting.take() else {
+            return Poll::Ready(Ok(Bytes::new()));
+        };
+        match self.hold_with(&bytes) {
+            Ok(()) => {
+                // The sender was not the one who was silent.
+                self.pace = BodyRate::default();
+                Poll::Ready(Ok(bytes))
+            }
+            Err(full) if since.elapsed() >= self.room_wait_max => Poll::Ready(Err(full.into())),
+            Err(_) => {
+                self.wait_for_room(bytes, since, cx);
+                Poll::Pending
+            }
+        }
     }
 
     /// Returns bytes to the hold that the stream no longer keeps.
-    fn release_unneeded(&mut self) {
-        if !self.is_stream() {
-            return;
-        }
-        let waiting = self.framing.as_ref().map_or(0, Framing::waiting);
-        let kept = (self.line_bytes + waiting).max(WINDOW_BYTES);
-        let unneeded = self.held.saturating_sub(kept);
-        if unneeded > 0 {
+    fn release_processed(&mut self) {
+        if self.is_stream() {
+            let unneeded = self.held.saturating_sub(self.kept());
             self.hold.shrink(unneeded);
             self.held -= unneeded;
         }
+    }
+
+    /// Ready with the cut once the sender has lost its right.
+    fn poll_revoked(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(watched) = &mut self.watched
+            && watched.poll_ended(cx).is_ready()
+        {
+            return self.cut(BodyCut::Revoked);
+        }
+        Poll::Pending
     }
 
     fn cut(&mut self, cut: BodyCut) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         self.has_ended = true;
         // Nothing more is read, so the collected bytes are dropped.
         self.body = Body::empty();
+        self.waiting = None;
         if let Some(framing) = &mut self.framing {
             framing.end();
             return Poll::Ready(Some(Err(axum::Error::new(status(cut)))));
@@ -178,48 +269,6 @@ fn status(cut: BodyCut) -> Status {
     status
 }
 
-impl BodyRate {
-    fn record(&mut self, bytes: usize, now: Instant) {
-        self.begun.get_or_insert(now);
-        self.last = Some(now);
-        self.bytes += u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.sleep = None;
-    }
-
-    /// Ready with the reason once the sender has been silent or slow for too long.
-    fn poll(&mut self, cx: &mut Context<'_>, is_rated: bool) -> Poll<BodyCut> {
-        loop {
-            let at = match self.check_deadline(Instant::now(), is_rated) {
-                Ok(at) => at,
-                Err(cut) => return Poll::Ready(cut),
-            };
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
-            if sleep.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            self.sleep = None;
-        }
-    }
-
-    /// Returns the sender's next deadline; the reason if it has passed.
-    fn check_deadline(&mut self, now: Instant, is_rated: bool) -> Result<Instant, BodyCut> {
-        let begun = *self.begun.get_or_insert(now);
-        let silent_at = *self.last.get_or_insert(now) + SILENT_MAX;
-        let paid_for = Duration::from_secs(self.bytes / BYTES_PER_SECOND_MIN);
-        let slow_at = begun + SILENT_MAX + paid_for;
-        if now >= silent_at {
-            return Err(BodyCut::Silent(SILENT_MAX));
-        }
-        if !is_rated {
-            return Ok(silent_at);
-        }
-        if now >= slow_at {
-            return Err(BodyCut::Slow(BYTES_PER_SECOND_MIN));
-        }
-        Ok(silent_at.min(slow_at))
-    }
-}
-
 impl HttpBody for RequestBody {
     type Data = Bytes;
     type Error = axum::Error;
@@ -235,16 +284,22 @@ impl HttpBody for RequestBody {
         if this.has_ended {
             return Poll::Ready(None);
         }
-        this.release_unneeded();
+        this.release_processed();
         loop {
             if let Some(watched) = &mut this.watched
                 && watched.has_ended()
             {
                 return this.cut(BodyCut::Revoked);
             }
+            match this.poll_room(cx) {
+                Poll::Ready(Ok(bytes)) if bytes.is_empty() => {}
+                Poll::Ready(Ok(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Poll::Ready(Err(cut)) => return this.cut(cut),
+                Poll::Pending => return this.poll_revoked(cx),
+            }
             match Pin::new(&mut this.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(piece) => match this.take(piece) {
+                    Ok(piece) => match this.take(piece, cx) {
                         Ok(whole) if whole.is_empty() => {}
                         Ok(whole) => return Poll::Ready(Some(Ok(Frame::data(whole)))),
                         Err(cut) => return this.cut(cut),
@@ -266,13 +321,9 @@ impl HttpBody for RequestBody {
                     return Poll::Ready(rest.map(|rest| Ok(Frame::data(rest))));
                 }
                 Poll::Pending => {
-                    if let Some(watched) = &mut this.watched
-                        && watched.poll_ended(cx).is_ready()
-                    {
-                        return this.cut(BodyCut::Revoked);
-                    }
-                    if this.may_be_silent() {
-                        return Poll::Pending;
+                    let revoked = this.poll_revoked(cx);
+                    if revoked.is_ready() || this.may_be_silent() {
+                        return revoked;
                     }
                     // A sender of lines may have few to send, so its rate is not limited.
                     let is_rated = this.kind != BodyKind::Lines;
@@ -287,7 +338,10 @@ impl HttpBody for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         let is_within = self.framing.as_ref().is_some_and(Framing::is_within);
-        self.after.is_none() && !is_within && (self.has_ended || self.body.is_end_stream())
+        self.after.is_none()
+            && self.waiting.is_none()
+            && !is_within
+            && (self.has_ended || self.body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -302,33 +356,6 @@ mod tests {
     use ganger_access::{Budget, Owner};
 
     use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_silent_or_slow_sender_is_cut() {
-        let begun = Instant::now();
-        let mut pace = BodyRate::default();
-        assert_eq!(pace.check_deadline(begun, true), Ok(begun + SILENT_MAX));
-        // One byte every 12 seconds is never silent, and too slow after half a minute.
-        for place in 1..=2 {
-            pace.record(1, begun + SECOND * 12 * place);
-        }
-        assert!(pace.check_deadline(begun + SECOND * 29, true).is_ok());
-        let slow = pace.check_deadline(begun + SECOND * 30, true);
-        assert_eq!(slow, Err(BodyCut::Slow(BYTES_PER_SECOND_MIN)));
-        let with_timeouts = pace.check_deadline(begun + SECOND * 30, false);
-        assert_eq!(with_timeouts, Ok(begun + SECOND * 54), "lines may be slow");
-        let silent = pace.check_deadline(begun + SECOND * 54, false);
-        assert_eq!(silent, Err(BodyCut::Silent(SILENT_MAX)));
-        let mut fast = BodyRate::default();
-        fast.record(1 << 20, begun);
-        fast.record(1, begun + SECOND * 900);
-        assert!(
-            fast.check_deadline(begun + SECOND * 901, true).is_ok(),
-            "1 MiB pays for 1,024 s"
-        );
-    }
 
     fn pieces(count: usize, piece: &'static [u8]) -> Body {
         let all = (0..count).map(move |_| Ok::<_, std::io::Error>(Bytes::from_static(piece)));
@@ -358,13 +385,83 @@ mod tests {
             Arc::clone(&lines),
             None,
         );
+        body.in_process.set(0);
         let read = Body::new(body).into_data_stream().count().await;
         assert_eq!(read, 1_000, "more than the identity's share in all");
-        assert!(
-            lines.bytes() <= WINDOW_BYTES + PIECE.len(),
-            "{}",
-            lines.bytes()
-        );
+        assert_eq!(lines.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_a_handler_does_not_count_is_held_until_the_request_ends() {
+        const PIECE: &[u8] = &[b'\n'; 64 << 10];
+        let budget = Budget::new(48 << 20);
+        let hold = Arc::new(budget.open(Owner::Unknown));
+        let body = pieces(10, PIECE);
+        let body = RequestBody::new(body, BodyKind::Lines, Arc::clone(&hold), None);
+        let read = Body::new(body).into_data_stream().count().await;
+        assert_eq!((read, hold.bytes()), (10, 640 << 10));
+    }
+
+    /// A message of zeros with its header.
+    fn message(bytes: usize) -> Vec<u8> {
+        let length = u32::try_from(bytes).expect("short").to_be_bytes();
+        [&[0], &length[..], &vec![0; bytes]].concat()
+    }
+
+    /// Reads a stream to its end as a handler that keeps what it reads for a moment. Returns the bytes read.
+    async fn read_slowly(body: RequestBody) -> usize {
+        let in_process = body.in_process.clone();
+        in_process.set(0);
+        let mut body = Body::new(body).into_data_stream();
+        let mut read = 0;
+        while let Some(next) = body.next().await {
+            let bytes = next.expect("no stream ends early").len();
+            in_process.set(bytes);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            in_process.set(0);
+            read += bytes;
+        }
+        read
+    }
+
+    #[tokio::test]
+    async fn many_full_streams_of_one_identity_slow_down_and_none_ends() {
+        // A share of 2 MiB for 40 streams of messages of 700 KiB: at most two or three are in memory at once.
+        let budget = Budget::new(12 << 20);
+        let sent = Bytes::from([message(700 << 10), message(700 << 10)].concat());
+        let mut streams = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            let chunks: Vec<_> = sent.chunks(16 << 10).map(Bytes::copy_from_slice).collect();
+            let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>));
+            let hold = Arc::new(budget.open(Owner::Unknown));
+            let kind = BodyKind::MessageStream { bytes_max: 1 << 20 };
+            let body = RequestBody::new(Body::from_stream(chunks), kind, hold, None);
+            streams.spawn(read_slowly(body));
+        }
+        while let Some(read) = streams.join_next().await {
+            assert_eq!(read.expect("no reader panics"), sent.len());
+            assert!(budget.used() <= budget.share() + 40 * SMALL_BYTES);
+        }
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_gets_no_room_ends_with_the_reason() {
+        let budget = Budget::new(12 << 20);
+        let other = budget.open(Owner::Unknown);
+        other.grow(2 << 20).expect("its share");
+        let hold = Arc::new(budget.open(Owner::Unknown));
+        let body = Body::from(message(700 << 10));
+        let kind = BodyKind::MessageStream { bytes_max: 1 << 20 };
+        let mut body = RequestBody::new(body, kind, hold, None);
+        body.room_wait_max = Duration::from_millis(50);
+        body.in_process.set(0);
+        let begun = Instant::now();
+        let mut body = Body::new(body).into_data_stream();
+        let error = body.next().await.expect("an end").expect_err("no room");
+        assert!(begun.elapsed() >= Duration::from_millis(50));
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert!(cause.is_some_and(|cause| cause.contains("its share")));
     }
 
     #[tokio::test]

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::body::Bytes;
+use ganger_proto::v1;
 use ganger_server::{Config, Limits, Running};
 use h2::client::{ResponseFuture, SendRequest};
 use h2::{RecvStream, SendStream};
 use http::Request;
+use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -201,6 +203,66 @@ async fn grpc_bodies_count_in_their_senders_share_and_others_are_served() {
         }
     }
     assert!(refused >= 5, "{refused} of 8 were refused");
+    server.assert_served().await;
+    server.running.stop().await;
+}
+
+/// A gRPC message of one batch with a job whose payload has `bytes`.
+fn batch_frame(number: u64, bytes: usize) -> Bytes {
+    let job = v1::NewJob {
+        kind: "k".into(),
+        payload: vec![b' '; bytes].into(),
+        ..v1::NewJob::default()
+    };
+    let batch = v1::EnqueueBatch {
+        number,
+        request: Some(v1::EnqueueRequest {
+            jobs: vec![job],
+            ..v1::EnqueueRequest::default()
+        }),
+    };
+    grpc_frame(&batch.encode_to_vec())
+}
+
+/// Sends bytes as far as the receiver takes them, and ends the stream. Stops if the receiver ends it.
+async fn send_all(body: &mut SendStream<Bytes>, mut bytes: Bytes) {
+    while !bytes.is_empty() {
+        body.reserve_capacity(bytes.len());
+        let capacity = std::future::poll_fn(|cx| body.poll_capacity(cx)).await;
+        let Some(Ok(capacity)) = capacity else { return };
+        let piece = bytes.split_to(capacity.min(bytes.len()));
+        if body.send_data(piece, bytes.is_empty()).is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn many_full_streams_of_one_identity_slow_down_and_all_are_answered() {
+    const STREAMS: u64 = 6;
+    const BATCHES: u64 = 48;
+    // A share of 512 KiB, and streams that send 48 batches of 100 KiB each as fast as they can.
+    let server = start_test_server(small_limits()).await;
+    let mut streams = tokio::task::JoinSet::new();
+    for _ in 0..STREAMS {
+        let (addr, token) = (server.addr(), server.producer.clone());
+        streams.spawn(async move {
+            let mut sender = connect_http2(addr, 1 << 20).await;
+            let method = "ganger.v1.Jobs/EnqueueStream";
+            let (answering, mut body) = start_grpc_call(&mut sender, addr, Some(&token), method);
+            let frames: Vec<_> = (0..BATCHES).map(|at| batch_frame(at, 100 << 10)).collect();
+            let sent = send_all(&mut body, frames.concat().into());
+            tokio::join!(sent, grpc_status(answering)).1
+        });
+    }
+    while let Some(status) = streams.join_next().await {
+        let status = status.expect("no stream panics");
+        assert_eq!(status.as_deref(), Some("0"), "every stream ends well");
+    }
+    let counts = server.fetch(&server.admin, "GET /api/v1/queues/default", "");
+    let counts = counts.await;
+    let ready = format!("\"ready\":{}", STREAMS * BATCHES);
+    assert!(counts.contains(&ready), "{counts}");
     server.assert_served().await;
     server.running.stop().await;
 }
