@@ -248,11 +248,11 @@ const ask = async (button, form) => {
   back?.focus();
 };
 
-// A deed whose answer is a question opens it here; any other goes the usual way.
+// An action whose answer is a question opens it here; any other goes the usual way.
 const asks = ["cancelJob", "deleteJob", "timeOutJob", "retryJobs", "cancelJobs", "deleteJobs", "cancelGraph", "forgetQueue", "deleteSchedule", "releaseWorker", "reconcilePeer"];
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
-  if (event.target.id !== "deeds" || !button) return;
+  if (event.target.id !== "actions" || !button) return;
   const action = new URL(button.formAction).pathname.split("/").pop();
   if (!asks.includes(action)) return;
   event.preventDefault();

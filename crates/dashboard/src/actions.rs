@@ -1,7 +1,7 @@
-//! Deeds: what a button or a form asks for is checked, asked about if it takes something away, done, and reported.
+//! Actions: what a button or a form asks for is checked, asked about if it takes something away, done, and reported.
 //!
-//! Every deed has the name of its operation in the table of the HTTP API, whose right it takes. Nothing here decides
-//! whether a deed is possible: the engine does, at the moment of the deed.
+//! Every action has the name of its operation in the table of the HTTP API, whose right it takes. Nothing here decides
+//! whether an action is possible: the engine does, at the moment of the action.
 
 mod bulk;
 mod done;
@@ -48,7 +48,7 @@ pub(crate) struct Form {
     pub(crate) with: Params,
 }
 
-/// What a deed led to.
+/// What an action led to.
 pub(crate) enum Done {
     /// It was done or refused; the notice says so on the page to go to.
     Notice { notice: Notice, to: Option<String> },
@@ -89,7 +89,7 @@ impl Form {
         self.fields.text("back").ok().flatten().and_then(own_path)
     }
 
-    /// The shard that the deed is about.
+    /// The shard that the action is about.
     fn shard<'a>(&self, view: &'a View) -> Result<&'a Handle, Fault> {
         match self.text("shard")? {
             None => Ok(view.site.home()),
@@ -102,7 +102,7 @@ impl Form {
     }
 }
 
-/// Carries out a deed that the viewer has the right to.
+/// Carries out an action that the viewer has the right to.
 async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault> {
     match action {
         "pauseQueue" => queues::pause(view, form, true).await,
@@ -114,9 +114,9 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "timeOutJob" => jobs::time_out(view, form).await,
         "deleteJob" => jobs::delete(view, form).await,
         "alterJob" => jobs::alter(view, form).await,
-        "retryJobs" => bulk::run(view, form, bulk::Deed::Retry).await,
-        "cancelJobs" => bulk::run(view, form, bulk::Deed::Cancel).await,
-        "deleteJobs" => bulk::run(view, form, bulk::Deed::Delete).await,
+        "retryJobs" => bulk::run(view, form, bulk::JobsAction::Retry).await,
+        "cancelJobs" => bulk::run(view, form, bulk::JobsAction::Cancel).await,
+        "deleteJobs" => bulk::run(view, form, bulk::JobsAction::Delete).await,
         "cancelGraph" => graphs::cancel(view, form).await,
         "retryGraph" => graphs::retry(view, form).await,
         "stopOperation" => operations::stop(view, form).await,
@@ -132,7 +132,7 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
     }
 }
 
-/// The deeds that a form can ask for.
+/// The actions that a form can ask for.
 pub(crate) const ACTIONS: &[&str] = &[
     "pauseQueue",
     "resumeQueue",
@@ -257,7 +257,7 @@ fn record(
     });
 }
 
-/// How the refusal of a deed begins.
+/// How the refusal of an action begins.
 fn not_done(action: &str) -> &'static str {
     match action {
         "retryJob" | "retryJobs" | "retryGraph" => "Not retried",
@@ -281,16 +281,16 @@ async fn apply(shard: &Handle, command: Command) -> Result<Reply, Fault> {
     Ok(shard.call(command).await?)
 }
 
-/// A question before a deed: the same content as a page and, with the module, in a dialog.
+/// A question before an action: the same content as a page and, with the module, in a dialog.
 struct Question<'a> {
     /// What is asked, as a heading.
     heading: String,
     /// What happens, in words, and what is lost.
     content: Markup,
-    /// The button that does it: it names deed and thing.
+    /// The button that does it: it names action and thing.
     button: String,
     action: &'static str,
-    /// The fields of the deed.
+    /// The fields of the action.
     pairs: &'a [(&'a str, &'a str)],
     /// Whether something is taken away.
     is_danger: bool,

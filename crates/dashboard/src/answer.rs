@@ -1,4 +1,4 @@
-//! The answer to a request below `/ui`: who asks, which page or deed, and the headers that every answer has.
+//! The answer to a request below `/ui`: who asks, which page or action, and the headers that every answer has.
 
 mod compress;
 mod forms;

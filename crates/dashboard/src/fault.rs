@@ -1,4 +1,4 @@
-//! Why a page cannot be shown, or a deed was not done: a stable code, and sentences for people.
+//! Why a page cannot be shown, or an action was not done: a stable code, and sentences for people.
 
 use std::time::Duration;
 

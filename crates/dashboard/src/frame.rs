@@ -18,7 +18,7 @@ use crate::session::Nonce;
 use crate::svg;
 use crate::text::{isolated, name, plain};
 use crate::view::View;
-use crate::widgets::DEEDS_FORM;
+use crate::widgets::ACTIONS_FORM;
 
 /// Entries of the navigation: word, path, the operation that lets a viewer in, and the key that leads there after `g`.
 const SECTIONS: &[(&str, &str, &str, &str)] = &[
@@ -94,7 +94,7 @@ fn forms(page: &Page, around: &Surroundings<'_>) -> Markup {
     let view = around.view;
     let back = page.asks_at.as_deref().unwrap_or(around.here);
     html! {
-        form #(DEEDS_FORM) method="post" action=(view.links.bare("/do/none")) {
+        form #(ACTIONS_FORM) method="post" action=(view.links.bare("/do/none")) {
             (Hidden::new(view, back.to_owned()).markup())
         }
         @if page.asks_at.is_some() {
@@ -106,7 +106,7 @@ fn forms(page: &Page, around: &Surroundings<'_>) -> Markup {
     }
 }
 
-/// The hidden fields of every form: the token, the key under which a repeat is the same deed, and where to go back.
+/// The hidden fields of every form: the token, the key under which a repeat is the same action, and where to go back.
 pub(crate) struct Hidden {
     token: Option<String>,
     back: String,
@@ -238,7 +238,7 @@ fn viewer(around: &Surroundings<'_>) -> Markup {
                 span { (isolated(&who)) @if !roles.is_empty() { span.soft { " (" (isolated(&roles)) ")" } } }
             }
             @if around.has_session {
-                button form=(DEEDS_FORM) formaction=(view.links.bare("/do/signOut")) { "Sign out" }
+                button form=(ACTIONS_FORM) formaction=(view.links.bare("/do/signOut")) { "Sign out" }
             }
         }
     }
@@ -273,7 +273,7 @@ fn notice_box(view: &View, notice: &Notice) -> Markup {
             p { (isolated(&notice.text))
                 @if let Some((words, address)) = &notice.link { " " a href=(address) { (isolated(words)) } }
                 @if let Some((words, action, fields)) = &notice.undo {
-                    " " button form=(DEEDS_FORM) formaction=(crate::widgets::do_address(view, action)) name="with" value=(fields) { (words) }
+                    " " button form=(ACTIONS_FORM) formaction=(crate::widgets::do_address(view, action)) name="with" value=(fields) { (words) }
                 }
             }
             button.with-module type="button" data-dismiss { "Dismiss" }

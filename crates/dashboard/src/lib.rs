@@ -2,7 +2,7 @@
 //!
 //! A dialect like the others: it sends commands and queries to the shards, and no rule of the queue lives here. A page is
 //! read (`data`, the first half of each file in `pages`) and shown (the second half) by separate functions. It consists
-//! of parts; the stream of a page (`live`) makes the parts again after events and sends those that changed. Deeds are in
+//! of parts; the stream of a page (`live`) makes the parts again after events and sends those that changed. Actions are in
 //! `actions`. Everything from outside goes through `text`, which escapes it; `svg` alone makes markup from text.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Notices after a deed: kept here until the next page shows them, under a random name that a cookie brings back.
+//! Notices after an action: kept here until the next page shows them, under a random name that a cookie brings back.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -15,16 +15,16 @@ const WAITING_MAX: usize = 1_000;
 /// Characters of a notice.
 const CHARACTERS_MAX: usize = 2_000;
 
-/// What the next page says of a deed.
+/// What the next page says of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    /// Whether the deed was done; else it was refused.
+    /// Whether the action was done; else it was refused.
     pub(crate) is_done: bool,
     /// What was done, or why not.
     pub(crate) text: String,
     /// Words and address of a link to what it was done to.
     pub(crate) link: Option<(String, String)>,
-    /// Words, action and fields of a deed that takes this one back.
+    /// Words, action and fields of an action that takes this one back.
     pub(crate) undo: Option<(String, &'static str, String)>,
 }
 

@@ -77,7 +77,7 @@ impl Rights {
         !self.is_read_only && allowed.is_ok()
     }
 
-    /// Why a deed is not offered, where its absence would puzzle; `None` if it is offered.
+    /// Why an action is not offered, where its absence would puzzle; `None` if it is offered.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
         if self.is_read_only {
             return Some("This dashboard is read only (`ui.read_only`).".to_owned());

@@ -10,7 +10,7 @@ use crate::view::{Missing, View};
 
 /// The form of the frame that buttons anywhere on a page belong to. Its hidden fields are of the session, so that parts
 /// are the same for all who look.
-pub(crate) const DEEDS_FORM: &str = "deeds";
+pub(crate) const ACTIONS_FORM: &str = "actions";
 
 /// A link with an id or a name of any bytes as its text.
 pub(crate) fn named_link(address: &Address, bytes: &[u8]) -> Markup {
@@ -40,7 +40,7 @@ pub(crate) fn kind_link(view: &View, kind: &Kind) -> Markup {
     named_link(&address, kind.as_bytes())
 }
 
-/// What a button sends: the encoded fields of its deed, with the namespace of the view.
+/// What a button sends: the encoded fields of its action, with the namespace of the view.
 pub(crate) fn fields(view: &View, pairs: &[(&str, &str)]) -> String {
     let mut address = view.links.bare("");
     address = address.name("ns", view.namespace().as_bytes());
@@ -84,12 +84,12 @@ fn styled_button(
         return html! {};
     }
     html! {
-        button class=(class) form=(DEEDS_FORM) formaction=(do_address(view, action))
+        button class=(class) form=(ACTIONS_FORM) formaction=(do_address(view, action))
             name="with" value=(fields(view, pairs)) { (label) }
     }
 }
 
-/// Where the form of a deed is sent.
+/// Where the form of an action is sent.
 pub(crate) fn do_address(view: &View, action: &str) -> Address {
     view.links.bare(&format!("/do/{action}"))
 }

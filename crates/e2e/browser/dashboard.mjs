@@ -181,11 +181,11 @@ await check("new jobs do not push the rows", async () => {
   await done();
 });
 
-await check("deeds with dialogs", async () => {
+await check("actions with dialogs", async () => {
   const { page, expectFailures, done } = await visit();
-  const job = await enqueue({ kind: "send", queue: "deeds" });
+  const job = await enqueue({ kind: "send", queue: "actions" });
   await page.goto(`${open}/ui/job?id=${job}`);
-  await page.getByText("No worker has asked the queue deeds").waitFor();
+  await page.getByText("No worker has asked the queue actions").waitFor();
   await page.getByRole("button", { name: "Cancel", exact: true }).click();
   const dialog = page.getByRole("dialog", { name: `Cancel job ${job}?` });
   await dialog.waitFor();
@@ -202,11 +202,11 @@ await check("deeds with dialogs", async () => {
   await page.getByRole("button", { name: "Retry", exact: true }).click();
   await page.getByRole("status").filter({ hasText: `Retried ${job}.` }).waitFor();
   assert.equal((await api("GET", `/jobs/${encodeURIComponent(job)}`)).state, "ready");
-  await page.goto(`${open}/ui/queue?name=deeds`);
+  await page.goto(`${open}/ui/queue?name=actions`);
   await page.getByRole("button", { name: "Pause queue" }).click();
   await page.getByRole("button", { name: "Undo" }).click();
-  await page.getByRole("status").filter({ hasText: "Resumed the queue deeds." }).waitFor();
-  await page.goto(`${open}/ui/jobs?queue=deeds`);
+  await page.getByRole("status").filter({ hasText: "Resumed the queue actions." }).waitFor();
+  await page.goto(`${open}/ui/jobs?queue=actions`);
   await page.getByRole("row").nth(1).getByRole("checkbox").check();
   await page.getByRole("group", { name: "Selected jobs" }).getByRole("button", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete 1 job" }).click();

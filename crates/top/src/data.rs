@@ -205,7 +205,7 @@ pub enum Update {
     Data(Box<Snapshot>),
     /// The server did not answer, or answered with an error that may pass.
     Missed(String),
-    /// A deed was done, or refused: what to say.
+    /// An action was done, or refused: what to say.
     Said(String),
 }
 

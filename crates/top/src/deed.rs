@@ -1,4 +1,4 @@
-//! Deeds: what a person can change from the terminal.
+//! Actions: what a person can change from the terminal.
 
 use ganger_client::{BulkAction, ChangeResult, Client, Error, JobFilter};
 
@@ -9,7 +9,7 @@ const REASON: &str = "cancelled in ganger top";
 
 /// A change that a person can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     /// Retry a finished job.
     Retry(String),
     /// Retry all jobs of a failure group.
@@ -28,7 +28,7 @@ pub(crate) enum Deed {
     },
 }
 
-impl Deed {
+impl Action {
     /// Does it, and returns what to say.
     pub(crate) async fn run(&self, clients: &Clients) -> Result<String, Error> {
         match self {

@@ -14,7 +14,7 @@ use crate::data::{
     EventRow, FailureRow, GraphRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update,
     WorkerRow,
 };
-use crate::deed::{Clients, Deed};
+use crate::action::{Clients, Action};
 use crate::screen::{Screen, Which};
 
 /// Jobs of a list.
@@ -82,14 +82,14 @@ impl Feed {
         }
     }
 
-    /// Asks for what `want` changes to, and does deeds, until the screen is gone.
+    /// Asks for what `want` changes to, and does actions, until the screen is gone.
     ///
     /// # Errors
     /// An error that no waiting mends, such as a token that is no longer known.
     pub(crate) async fn run(
         mut self,
         mut want: watch::Receiver<Want>,
-        mut deeds: mpsc::Receiver<Deed>,
+        mut actions: mpsc::Receiver<Action>,
         out: mpsc::Sender<Update>,
     ) -> Result<(), Error> {
         loop {
@@ -111,9 +111,9 @@ impl Feed {
                         Ok(()) => break,
                         Err(_) => return Ok(()),
                     },
-                    deed = deeds.recv() => {
-                        let Some(deed) = deed else { return Ok(()) };
-                        let said = self.act(&deed).await;
+                    action = actions.recv() => {
+                        let Some(action) = action else { return Ok(()) };
+                        let said = self.act(&action).await;
                         if out.send(Update::Said(said)).await.is_err() {
                             return Ok(());
                         }
@@ -127,8 +127,8 @@ impl Feed {
         }
     }
 
-    async fn act(&mut self, deed: &Deed) -> String {
-        match tokio::time::timeout(ANSWER_TIMEOUT * 6, deed.run(&self.clients)).await {
+    async fn act(&mut self, action: &Action) -> String {
+        match tokio::time::timeout(ANSWER_TIMEOUT * 6, action.run(&self.clients)).await {
             Ok(Ok(said)) => said,
             Ok(Err(error)) => format!("Not done: {} ({}).", error.message(), error.code()),
             Err(_) => "The server has not answered: look whether it was done.".to_owned(),

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ganger_client::JobState;
 use ganger_document::measure::count;
 
-use crate::deed::Deed;
+use crate::action::Action;
 use crate::screen::{Screen, Which};
 use crate::state::{EVERY_MAX, EVERY_MIN, Question, State, graph_key, type_into};
 
@@ -23,9 +23,9 @@ pub enum Request {
     Quit,
 }
 
-/// A deed that a person has confirmed.
+/// An action that a person has confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Confirmed(pub(crate) Deed);
+pub struct Confirmed(pub(crate) Action);
 
 /// Changes the state as a key asks; returns what else is to do.
 pub fn press(state: &mut State, key: KeyEvent) -> Request {
@@ -190,7 +190,7 @@ fn answer(state: &mut State, code: KeyCode) -> Request {
     };
     let question = state.question.take().filter(|_| is_confirmed);
     match question {
-        Some(question) => Request::Do(Confirmed(question.deed)),
+        Some(question) => Request::Do(Confirmed(question.action)),
         None => {
             state.notice = Some("Nothing was changed.".to_owned());
             Request::Draw
@@ -211,12 +211,12 @@ fn keep_id(state: &mut State) {
     }
 }
 
-fn ask(state: &mut State, text: String, number: Option<u64>, deed: Deed) {
+fn ask(state: &mut State, text: String, number: Option<u64>, action: Action) {
     state.question = Some(Question {
         text,
         number,
         typed: String::new(),
-        deed,
+        action,
     });
 }
 
@@ -234,14 +234,14 @@ fn ask_retry(state: &mut State) {
             "Retry {} jobs of the group {group}? Type {jobs}:",
             count(jobs)
         );
-        return ask(state, text, Some(jobs), Deed::RetryGroup(group));
+        return ask(state, text, Some(jobs), Action::RetryGroup(group));
     }
     if let Some(job) = state.chosen_job().map(|job| job.r#ref.clone()) {
         ask(
             state,
             format!("Retry job {job}? y/N"),
             None,
-            Deed::Retry(job),
+            Action::Retry(job),
         );
     }
 }
@@ -261,18 +261,18 @@ fn ask_cancel(state: &mut State) {
             "Cancel graph {}? {live} of its jobs are live. Type {live}:",
             graph_key(row)
         );
-        let deed = Deed::CancelGraph {
+        let action = Action::CancelGraph {
             shard: row.shard.clone(),
             graph: row.graph.clone(),
         };
-        return ask(state, text, Some(live), deed);
+        return ask(state, text, Some(live), action);
     }
     if let Some(job) = state.chosen_job().map(|job| job.r#ref.clone()) {
         ask(
             state,
             format!("Cancel job {job}? y/N"),
             None,
-            Deed::Cancel(job),
+            Action::Cancel(job),
         );
     }
 }
@@ -283,7 +283,7 @@ fn ask_delete(state: &mut State) {
     }
     if let Some(job) = state.chosen_job().map(|job| job.r#ref.clone()) {
         let text = format!("Delete job {job} with its result and log? y/N");
-        ask(state, text, None, Deed::Delete(job));
+        ask(state, text, None, Action::Delete(job));
     }
 }
 
@@ -302,7 +302,7 @@ fn ask_pause(state: &mut State) {
         state,
         text,
         None,
-        Deed::Pause {
+        Action::Pause {
             shard,
             queue,
             is_paused,

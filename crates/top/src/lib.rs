@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
-mod deed;
+mod action;
 pub mod draw;
 mod feed;
 pub mod keys;

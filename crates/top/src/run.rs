@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::data::Update;
-use crate::deed::Deed;
+use crate::action::Action;
 use crate::draw;
 use crate::feed::{Feed, Source, Want};
 use crate::keys::{Request, press};
@@ -68,7 +68,7 @@ pub async fn run(source: Source, settings: Settings) -> Result<End, Failed> {
     let mut screen = Screen::open()?;
     state.size = screen.size()?;
     let (want, wanted) = watch::channel(want(&state, 0));
-    let (deeds, to_do) = mpsc::channel(1);
+    let (actions, to_do) = mpsc::channel(1);
     let (out, mut updates) = mpsc::channel(4);
     let mut feed = tokio::spawn(Feed::new(source).run(wanted, to_do, out));
     let keys = Keys::start();
@@ -78,7 +78,7 @@ pub async fn run(source: Source, settings: Settings) -> Result<End, Failed> {
     let mut answered = Instant::now();
     let mut loop_state = Loop {
         want,
-        deeds,
+        actions,
         turn: 0,
     };
     loop {
@@ -124,7 +124,7 @@ pub async fn run(source: Source, settings: Settings) -> Result<End, Failed> {
 /// What connects the loop with the feed.
 struct Loop {
     want: watch::Sender<Want>,
-    deeds: mpsc::Sender<Deed>,
+    actions: mpsc::Sender<Action>,
     turn: u64,
 }
 
@@ -140,7 +140,7 @@ impl Loop {
         match &request {
             Request::Ask => self.turn += 1,
             Request::Do(confirmed) => {
-                if self.deeds.try_send(confirmed.0.clone()).is_err() {
+                if self.actions.try_send(confirmed.0.clone()).is_err() {
                     state.notice =
                         Some("Not done: the server still works on the last one.".to_owned());
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use ganger_client::JobState;
 
 use crate::data::{FailureRow, GraphRow, QueueRow, Snapshot, Update, WorkerRow};
-use crate::deed::Deed;
+use crate::action::Action;
 use crate::screen::Screen;
 use crate::theme::Theme;
 
@@ -18,7 +18,7 @@ const SILENT_AFTER: Duration = Duration::from_secs(3);
 /// Characters of a filter or an answer.
 const TYPED_MAX: usize = 200;
 
-/// A question on the last line, and the deed that it is about.
+/// A question on the last line, and the action that it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// Text of the question.
@@ -27,7 +27,7 @@ pub struct Question {
     pub number: Option<u64>,
     /// What was typed so far.
     pub typed: String,
-    pub(crate) deed: Deed,
+    pub(crate) action: Action,
 }
 
 /// Everything that a frame shows.

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 pub struct AuditRecord {
     /// Number of the record, from 1, in the order in which the shard stored them; 0 before that.
     pub number: u64,
-    /// Time of the deed.
+    /// Time of the action.
     pub at: Timestamp,
     /// The caller, such as `token "ci"`.
     pub who: String,

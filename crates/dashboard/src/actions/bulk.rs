@@ -1,4 +1,4 @@
-//! Deeds on many jobs: those that were selected, or all that a filter matches.
+//! Actions on many jobs: those that were selected, or all that a filter matches.
 //!
 //! A filter is first tried without changing anything: the question names the numbers. Then each shard starts an operation;
 //! jobs created after the question are left out.
@@ -28,7 +28,7 @@ use super::jobs::reason_field;
 use super::operations;
 use super::{ASK_FORM, Done, Form, Question, SELECTED_MAX};
 
-/// Jobs of a shard that one deed looks at.
+/// Jobs of a shard that one action looks at.
 const LOOKED_MAX: usize = 100_000;
 /// Above so many jobs their number must be typed.
 const TYPED_ABOVE: u64 = 1_000;
@@ -38,13 +38,13 @@ const SPREADS: &[(&str, u64)] = &[("1 min", 60), ("10 min", 600), ("1 h", 3_600)
 const NAMED: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum JobsAction {
     Retry,
     Cancel,
     Delete,
 }
 
-impl Deed {
+impl JobsAction {
     fn verb(self) -> &'static str {
         match self {
             Self::Retry => "Retry",
@@ -105,10 +105,10 @@ impl Deed {
     }
 }
 
-pub(super) async fn run(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+pub(super) async fn run(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, Fault> {
     match form.with.text("scope")? {
-        Some("selected") => selected(view, form, deed).await,
-        _ => matching(view, form, deed).await,
+        Some("selected") => selected(view, form, chosen).await,
+        _ => matching(view, form, chosen).await,
     }
 }
 
@@ -143,7 +143,7 @@ async fn chosen(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState
     Ok(jobs)
 }
 
-async fn selected(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, Fault> {
     let jobs = chosen(view, form).await?;
     let number = plural(u64::try_from(jobs.len()).unwrap_or(u64::MAX), "job");
     if !form.is_confirmed() {
@@ -159,20 +159,20 @@ async fn selected(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
                 @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard.id(), id))) " " (svg::state(*state)) } }
                 @if jobs.len() > NAMED { li { "and " (jobs.len() - NAMED) " more" } }
             }
-            p { (deed.consequence()) }
-            @if deed == Deed::Cancel { (reason_field()) }
+            p { (chosen.consequence()) }
+            @if chosen == JobsAction::Cancel { (reason_field()) }
         };
         let question = Question {
-            heading: format!("{} {number}?", deed.verb()),
+            heading: format!("{} {number}?", chosen.verb()),
             content,
-            button: format!("{} {number}", deed.verb()),
-            action: deed.action(),
+            button: format!("{} {number}", chosen.verb()),
+            action: chosen.action(),
             pairs: &pairs,
-            is_danger: deed != Deed::Retry,
+            is_danger: chosen != JobsAction::Retry,
         };
         return Ok(question.page(view, form));
     }
-    let action = deed.bulk(form.fields.text("reason")?.unwrap_or_default());
+    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
     let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
     for (shard, id, _) in jobs {
         let entry = by_shard.entry(shard.id().to_string());
@@ -190,7 +190,7 @@ async fn selected(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
         }
     }
     Ok(notice(
-        deed,
+        chosen,
         changed,
         u64::try_from(skipped.len()).unwrap_or(u64::MAX),
         &skipped,
@@ -208,8 +208,8 @@ async fn reason_of(view: &View, shard: &Handle, id: JobId) -> String {
     }
 }
 
-pub(super) fn notice(deed: Deed, changed: u64, skipped: u64, reasons: &[String]) -> Done {
-    let mut text = format!("{} {}", deed.done(), plural(changed, "job"));
+pub(super) fn notice(chosen: JobsAction, changed: u64, skipped: u64, reasons: &[String]) -> Done {
+    let mut text = format!("{} {}", chosen.done(), plural(changed, "job"));
     if skipped > 0 {
         write!(text, ", skipped {}", count(skipped)).expect("strings take everything");
     }
@@ -232,11 +232,11 @@ pub(super) fn notice(deed: Deed, changed: u64, skipped: u64, reasons: &[String])
 }
 
 /// What a filter matches, over all shards of the view.
-struct Trial {
+struct DryRun {
     shards: Vec<(Handle, BulkResult)>,
 }
 
-impl Trial {
+impl DryRun {
     fn sum(&self, of: fn(&BulkResult) -> u64) -> u64 {
         self.shards.iter().map(|(_, result)| of(result)).sum()
     }
@@ -247,7 +247,7 @@ impl Trial {
     }
 }
 
-async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
+async fn matching(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, Fault> {
     let filter = Filter::read(&form.with, view.namespace(), &view.clock.zone)?;
     if filter.is_empty() {
         return Err(Fault::value(
@@ -269,10 +269,10 @@ async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
         Some(_) => vec![form.shard(view)?.clone()],
         None => view.shards().to_vec(),
     };
-    let action = deed.bulk(form.fields.text("reason")?.unwrap_or_default());
+    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
     if !form.is_confirmed() {
-        let trial = try_all(&shards, &action, &query).await?;
-        return Ok(ask(view, form, deed, &filter, until, &trial, None));
+        let dry_run = try_all(&shards, &action, &query).await?;
+        return Ok(ask(view, form, chosen, &filter, until, &dry_run, None));
     }
     if let Some(wanted) = form.with.text("typed")?
         && form
@@ -282,28 +282,28 @@ async fn matching(view: &View, form: &Form, deed: Deed) -> Result<Done, Fault> {
             .as_deref()
             != Some(wanted)
     {
-        let trial = try_all(&shards, &action, &query).await?;
+        let dry_run = try_all(&shards, &action, &query).await?;
         return Ok(ask(
             view,
             form,
-            deed,
+            chosen,
             &filter,
             until,
-            &trial,
+            &dry_run,
             Some("The number that was typed is another."),
         ));
     }
-    let trial = try_all(&shards, &action, &query).await?;
+    let dry_run = try_all(&shards, &action, &query).await?;
     let wanted = operations::Wanted {
-        action: deed.operation(),
+        action: chosen.operation(),
         filter: JobFilter::of(query),
         spread_over: form.fields.text("spread_over")?.and_then(spread),
         reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
-        is_all: !trial.is_bounded(),
+        is_all: !dry_run.is_bounded(),
     };
-    let found = trial.shards.into_iter();
+    let found = dry_run.shards.into_iter();
     let found = found.map(|(shard, result)| (shard, result.changed));
-    operations::start(view, deed, wanted, found.collect()).await
+    operations::start(view, chosen, wanted, found.collect()).await
 }
 
 /// The time over which a form asks to spread a retry; `None`: at once.
@@ -314,8 +314,8 @@ fn spread(text: &str) -> Option<Duration> {
         .map(|(_, seconds)| Duration::from_secs(*seconds))
 }
 
-/// Tries the deed on each shard, without changing anything.
-async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Result<Trial, Fault> {
+/// Tries the action on each shard, without changing anything.
+async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Result<DryRun, Fault> {
     let mut results = Vec::new();
     for shard in shards {
         let result = shard
@@ -329,21 +329,21 @@ async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Re
             .await?;
         results.push((shard.clone(), result));
     }
-    Ok(Trial { shards: results })
+    Ok(DryRun { shards: results })
 }
 
-/// The question before a deed on all that match, with the numbers of the trial.
+/// The question before an action on all that match, with the numbers of the dry run.
 fn ask(
     view: &View,
     form: &Form,
-    deed: Deed,
+    chosen: JobsAction,
     filter: &Filter,
     until: Timestamp,
-    trial: &Trial,
+    dry_run: &DryRun,
     refusal: Option<&str>,
 ) -> Done {
-    let would = trial.sum(|it| it.changed);
-    let bound = if trial.is_bounded() { "at least " } else { "" };
+    let would = dry_run.sum(|it| it.changed);
+    let bound = if dry_run.is_bounded() { "at least " } else { "" };
     let number = plural(would, "job");
     let (until_text, typed) = (until.0.to_string(), would.to_string());
     let shard = form.with.text("shard").ok().flatten();
@@ -360,21 +360,21 @@ fn ask(
     let content = html! {
         @if let Some(refusal) = refusal { div.alert role="alert" { p { (refusal) } } }
         p { "These match the filter: " (bound) strong { (number) } "."
-            @let skipped = trial.sum(|it| it.skipped);
+            @let skipped = dry_run.sum(|it| it.skipped);
             @if skipped > 0 { " " (plural(skipped, "other job")) " match too and are left out: their states do not allow it." } }
-        (numbers(trial))
-        p { "Jobs created after " time datetime=(exact(until)) { (view.clock.text(until)) } " are left out. " (deed.consequence()) }
-        @if deed == Deed::Cancel { (reason_field()) }
-        @if deed == Deed::Retry { (spread_field()) }
+        (numbers(dry_run))
+        p { "Jobs created after " time datetime=(exact(until)) { (view.clock.text(until)) } " are left out. " (chosen.consequence()) }
+        @if chosen == JobsAction::Cancel { (reason_field()) }
+        @if chosen == JobsAction::Retry { (spread_field()) }
         @if would > TYPED_ABOVE { p { label { "Type the number " (count(would)) " " input name="number" form=(ASK_FORM) required inputmode="numeric" autocomplete="off"; } } }
     };
     let question = Question {
-        heading: format!("{} {bound}{number}?", deed.verb()),
+        heading: format!("{} {bound}{number}?", chosen.verb()),
         content,
-        button: format!("{} {number}", deed.verb()),
-        action: deed.action(),
+        button: format!("{} {number}", chosen.verb()),
+        action: chosen.action(),
         pairs: &pairs,
-        is_danger: deed != Deed::Retry,
+        is_danger: chosen != JobsAction::Retry,
     };
     question.page(view, form)
 }
@@ -390,13 +390,13 @@ fn spread_field() -> Markup {
     }
 }
 
-fn numbers(trial: &Trial) -> Markup {
+fn numbers(dry_run: &DryRun) -> Markup {
     let (mut states, mut queues) = (
         BTreeMap::<JobState, u64>::new(),
         BTreeMap::<Vec<u8>, u64>::new(),
     );
     let mut samples = Vec::new();
-    for (shard, result) in &trial.shards {
+    for (shard, result) in &dry_run.shards {
         for (state, number) in &result.by_state {
             *states.entry(*state).or_default() += number;
         }

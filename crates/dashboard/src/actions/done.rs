@@ -1,9 +1,9 @@
-//! Deeds that were sent twice: the second gets the answer of the first.
+//! Actions that were sent twice: the second gets the answer of the first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-/// Deeds that are remembered.
+/// Actions that are remembered.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// Hash of a form with its key.
@@ -15,12 +15,12 @@ pub(crate) struct Repeats(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
-    /// Where the answer led; `None` while the deed is being done.
+    /// Where the answer led; `None` while the action is being done.
     answers: HashMap<Key, Option<String>>,
     order: VecDeque<Key>,
 }
 
-/// Whether a deed is new.
+/// Whether an action is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     First,
@@ -29,7 +29,7 @@ pub(crate) enum Sent {
 }
 
 impl Repeats {
-    /// Notes that a deed is sent.
+    /// Notes that an action is sent.
     pub(crate) fn begin(&self, key: &Key) -> Sent {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = all.answers.get(key) {
@@ -53,7 +53,7 @@ impl Repeats {
         }
     }
 
-    /// Forgets a deed that was only asked about or refused: the same form may be sent again.
+    /// Forgets an action that was only asked about or refused: the same form may be sent again.
     pub(crate) fn forget(&self, key: &Key) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.answers.remove(key);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_of_two_deeds_gets_the_answer_of_the_first() {
+    fn the_second_of_two_actions_gets_the_answer_of_the_first() {
         let repeats = Repeats::default();
         let key = [7; 32];
         assert_eq!(repeats.begin(&key), Sent::First);

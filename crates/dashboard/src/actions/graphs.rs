@@ -1,4 +1,4 @@
-//! Deeds on a whole graph.
+//! Actions on a whole graph.
 
 use ganger_document::names::show;
 use ganger_router::GraphError;

@@ -1,4 +1,4 @@
-//! Deeds on one job.
+//! Actions on one job.
 
 use std::time::Duration;
 

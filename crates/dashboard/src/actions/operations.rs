@@ -15,7 +15,7 @@ use crate::notice::Notice;
 use crate::pages::{operation_address, operation_name};
 use crate::view::View;
 
-use super::bulk::{Deed, notice};
+use super::bulk::{JobsAction, notice};
 use super::{Done, Form};
 
 /// How long the answer to a form waits for an operation on few jobs to end, so that it can tell the numbers.
@@ -37,7 +37,7 @@ pub(super) struct Wanted {
 /// Starts an operation on each shard on which some jobs match; beside each the number of jobs that the dry run found.
 pub(super) async fn start(
     view: &View,
-    deed: Deed,
+    chosen: JobsAction,
     wanted: Wanted,
     shards: Vec<(Handle, u64)>,
 ) -> Result<Done, Fault> {
@@ -65,7 +65,7 @@ pub(super) async fn start(
     if may_end_soon && let Some(ended) = ends_of(view, &begun).await? {
         let done = ended.iter().map(|record| record.done).sum();
         let skipped = ended.iter().map(|record| record.skipped + record.failed);
-        return Ok(notice(deed, done, skipped.sum(), &[]));
+        return Ok(notice(chosen, done, skipped.sum(), &[]));
     }
     let to = match begun.as_slice() {
         [(shard, record)] => operation_address(view, shard.id(), record.number),

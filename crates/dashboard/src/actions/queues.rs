@@ -1,4 +1,4 @@
-//! Deeds on a queue.
+//! Actions on a queue.
 
 use ganger_document::json;
 use ganger_document::names::{show, text};

@@ -1,4 +1,4 @@
-//! Deeds on schedules, workers and between shards.
+//! Actions on schedules, workers and between shards.
 
 use ganger_attention::NotTested;
 use ganger_document::names::text;

@@ -1,4 +1,4 @@
-//! Forms that ask for a deed: where they come from, whether they were sent before, and what their answer leads to.
+//! Forms that ask for an action: where they come from, whether they were sent before, and what their answer leads to.
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::view::View;
 use super::{Asked, origin, redirect};
 
 impl Asked<'_> {
-    /// Carries out a deed.
+    /// Carries out an action.
     pub(super) async fn act(&self, body: Body) -> Response<Body> {
         let action = self.path.trim_start_matches("/do/");
         if let Err(reason) = origin::check(&self.site.settings, self.head) {
@@ -50,7 +50,7 @@ impl Asked<'_> {
         self.act_once(&view, action, &form).await
     }
 
-    /// Does a deed, unless the same form has done it already.
+    /// Does an action, unless the same form has done it already.
     async fn act_once(&self, view: &View, action: &str, form: &Form) -> Response<Body> {
         let text = |name: &str| {
             form.fields

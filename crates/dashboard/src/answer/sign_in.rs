@@ -51,8 +51,8 @@ impl Asked<'_> {
         if self.path == "/live" {
             return crate::live::signed_out();
         }
-        let is_deed = self.path.starts_with("/do/");
-        let to = if is_deed { self.home() } else { self.here() };
+        let is_action = self.path.starts_with("/do/");
+        let to = if is_action { self.home() } else { self.here() };
         let address = self.links().bare("/login").with("to", &to);
         redirect(address.as_str())
     }

@@ -19,7 +19,7 @@ use crate::widgets::{columns, empty, table};
 
 /// Records on a page.
 const SHOWN: usize = 100;
-/// How a deed can end.
+/// How an action can end.
 const OUTCOMES: [&str; 3] = ["done", "refused", "denied"];
 
 /// What the page looks for.

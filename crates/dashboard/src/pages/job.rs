@@ -161,7 +161,7 @@ fn head(view: &View, found: &Found, tab: Tab) -> Markup {
     }
 }
 
-/// The deeds that the state of the job allows.
+/// The actions that the state of the job allows.
 fn actions(view: &View, found: &Found) -> Markup {
     let record = &found.job.record;
     let full = found.full_name();

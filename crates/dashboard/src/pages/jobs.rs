@@ -16,7 +16,7 @@ use crate::params::Params;
 use crate::svg;
 use crate::text::{cut, isolated, name};
 use crate::view::View;
-use crate::widgets::{self, DEEDS_FORM, empty, job_link, kind_link, queue_link, table};
+use crate::widgets::{self, ACTIONS_FORM, empty, job_link, kind_link, queue_link, table};
 
 /// Parameters beside the conditions.
 const OTHERS: &[&str] = &[
@@ -208,7 +208,7 @@ pub(super) fn show_page(view: &View, jobs: &Jobs) -> Page {
     let mut page = Page::new("Jobs", "Jobs", head).part("part-filter", form(view, jobs));
     page.live_with = jobs.newest().map(|at| ("seen", at.0.to_string()));
     page.part("part-new", fresh_jobs(view, jobs))
-        .part("part-jobs", html! { (list(view, jobs)) (deeds(view, jobs)) (pages(view, jobs)) (widgets::missing(&jobs.listing.missing)) })
+        .part("part-jobs", html! { (list(view, jobs)) (actions(view, jobs)) (pages(view, jobs)) (widgets::missing(&jobs.listing.missing)) })
 }
 
 impl Jobs {
@@ -398,7 +398,7 @@ fn list(view: &View, jobs: &Jobs) -> Markup {
 fn may_select(view: &View) -> bool {
     ["retryJobs", "cancelJobs", "deleteJobs"]
         .iter()
-        .any(|deed| view.rights.may_do(deed))
+        .any(|action| view.rights.may_do(action))
 }
 
 /// A table of jobs of any shards.
@@ -421,7 +421,7 @@ pub(super) fn rows(
             @let record = &job.record;
             @let full = job_name(shard, &record.id);
             tr data-row data-job=(full) {
-                @if is_selectable { td.select { input type="checkbox" name="job" value=(full) form=(DEEDS_FORM) aria-label={ "Select " (crate::text::plain(&full)) }; } }
+                @if is_selectable { td.select { input type="checkbox" name="job" value=(full) form=(ACTIONS_FORM) aria-label={ "Select " (crate::text::plain(&full)) }; } }
                 th scope="row" { (job_link(view, shard, &record.id)) @if let Some(called) = &record.name { " " span.soft { (name(called.as_bytes())) } } }
                 td { a.plain href=(view.links.to("/jobs").with("state", record.state.as_str())) { (svg::state(record.state)) } }
                 td { (kind_link(view, &record.kind)) }
@@ -510,11 +510,11 @@ fn message(job: &StoredJob) -> Markup {
 }
 
 /// Buttons for the selected jobs, and for all that match.
-fn deeds(view: &View, jobs: &Jobs) -> Markup {
+fn actions(view: &View, jobs: &Jobs) -> Markup {
     if !may_select(view) || jobs.listing.jobs.is_empty() {
         return html! {};
     }
-    let deeds = [
+    let actions = [
         ("Retry", "retryJobs"),
         ("Cancel", "cancelJobs"),
         ("Delete", "deleteJobs"),
@@ -533,22 +533,22 @@ fn deeds(view: &View, jobs: &Jobs) -> Markup {
     html! {
         div.bulk role="group" aria-label="Selected jobs" {
             span #selected-count { "Selected:" }
-            @for (word, deed) in deeds { (styled(view, word, deed, &selected)) }
+            @for (word, action) in actions { (styled(view, word, action, &selected)) }
         }
         @if !jobs.filter.is_empty() {
             div.bulk role="group" aria-label="All jobs that match" {
                 span { "All that match:" }
-                @for (word, deed) in deeds { (styled(view, &format!("{word} all \u{2026}"), deed, &all)) }
+                @for (word, action) in actions { (styled(view, &format!("{word} all \u{2026}"), action, &all)) }
             }
         }
     }
 }
 
-fn styled(view: &View, word: &str, deed: &'static str, fields: &[(&str, &str)]) -> Markup {
-    if deed == "deleteJobs" {
-        widgets::danger(view, word, deed, fields)
+fn styled(view: &View, word: &str, action: &'static str, fields: &[(&str, &str)]) -> Markup {
+    if action == "deleteJobs" {
+        widgets::danger(view, word, action, fields)
     } else {
-        widgets::button(view, word, deed, fields)
+        widgets::button(view, word, action, fields)
     }
 }
 

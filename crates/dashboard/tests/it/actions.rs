@@ -1,4 +1,4 @@
-//! Deeds, each by its buttons, with its effect on the shard.
+//! Actions, each by its buttons, with its effect on the shard.
 
 use ganger_types::command::PutSchedule;
 use ganger_types::query::JobQuery;
@@ -421,7 +421,7 @@ async fn the_audit_page_shows_the_newest_records_and_selects() {
 }
 
 #[tokio::test]
-async fn a_bulk_deed_without_any_condition_is_refused() {
+async fn a_bulk_action_without_any_condition_is_refused() {
     let site = Site::open().await;
     let browser = site.browser();
     site.enqueue("mail", "send", |_| {}).await;

@@ -1,4 +1,4 @@
-//! The pages Graphs and Graph, the tab of a job, and deeds on graphs.
+//! The pages Graphs and Graph, the tab of a job, and actions on graphs.
 
 use ganger_types::command::{Dependency, Enqueue, NewEdge, NewInput};
 use ganger_types::query::JobQuery;

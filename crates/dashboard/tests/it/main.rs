@@ -1,4 +1,4 @@
-//! The dashboard over a shard with a store in memory: pages, deeds, sessions and streams, as a browser sees them.
+//! The dashboard over a shard with a store in memory: pages, actions, sessions and streams, as a browser sees them.
 
 mod actions;
 mod graphs;

@@ -206,7 +206,7 @@ async fn forms_need_to_come_from_our_pages_and_to_carry_a_token_of_their_session
 }
 
 #[tokio::test]
-async fn each_deed_is_refused_to_those_without_its_right_and_the_audit_log_says_so() {
+async fn each_action_is_refused_to_those_without_its_right_and_the_audit_log_says_so() {
     let directory = tempfile::tempdir().expect("a directory");
     let log = directory.path().join("audit");
     let site = Site::with(Setup {
@@ -220,7 +220,7 @@ async fn each_deed_is_refused_to_those_without_its_right_and_the_audit_log_says_
     // Whom the table of operations lets do it, said in other words than there.
     let everyone_who_makes = ["root", "op", "maker"];
     let operators = ["root", "op"];
-    let deeds: Vec<(&str, String, &[&str])> = vec![
+    let actions: Vec<(&str, String, &[&str])> = vec![
         ("pauseQueue", "queue=mail".to_owned(), &operators),
         ("resumeQueue", "queue=mail".to_owned(), &operators),
         ("setQueue", "queue=mail".to_owned(), &operators),
@@ -255,7 +255,7 @@ async fn each_deed_is_refused_to_those_without_its_right_and_the_audit_log_says_
             .expect("a token")
             .1
             .clone();
-        for (action, with, allowed) in &deeds {
+        for (action, with, allowed) in &actions {
             let answer = browser
                 .post(
                     &format!("/ui/do/{action}"),
@@ -345,7 +345,7 @@ async fn a_viewer_of_another_namespace_begins_there() {
 }
 
 #[tokio::test]
-async fn read_only_refuses_every_deed_to_everybody() {
+async fn read_only_refuses_every_action_to_everybody() {
     let options = Options {
         is_read_only: true,
         ..Options::default()

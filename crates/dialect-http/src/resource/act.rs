@@ -42,9 +42,9 @@ pub(crate) struct ActedView {
 #[serde(untagged)]
 #[schema(as = CancelResult)]
 pub(crate) enum CancelResult {
-    /// What was done, if it was no trial.
+    /// What was done, unless it was a dry run.
     Acted(ActedView),
-    /// What would happen, if it was a trial.
+    /// What would happen, if it was a dry run.
     Effects(CancelEffects),
 }
 

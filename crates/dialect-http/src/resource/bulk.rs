@@ -31,7 +31,7 @@ pub(crate) const PARAMETERS: &[(&str, &str)] = &[(
 #[serde(untagged)]
 #[schema(as = BulkResult)]
 pub(crate) enum BulkAnswer {
-    /// What was changed, if it was no trial.
+    /// What was changed, unless it was a dry run.
     Changed(Changed),
     /// What would be changed.
     WouldChange(WouldChange),

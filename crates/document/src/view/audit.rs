@@ -11,7 +11,7 @@ use crate::time::{Moment, calendar, moment};
 /// A record of the audit log: who did what, when, from where, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct AuditRecord {
-    /// Time of the deed.
+    /// Time of the action.
     #[serde(serialize_with = "moment")]
     #[schema(value_type = Moment)]
     pub at: SystemTime,

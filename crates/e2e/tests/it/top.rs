@@ -1,4 +1,4 @@
-//! `ganger top` in a real terminal: keys, deeds, sizes, a lost server, signals, and the terminal afterwards.
+//! `ganger top` in a real terminal: keys, actions, sizes, a lost server, signals, and the terminal afterwards.
 //!
 //! The program `script` makes the terminal, and the crate `vt100` reads what arrives there.
 

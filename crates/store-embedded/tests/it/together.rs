@@ -47,11 +47,11 @@ struct Jobs {
 
 impl Jobs {
     /// Returns the changes of an operation; empty if it does not apply.
-    fn changes(&mut self, number: usize, deed: Operation) -> Vec<Change> {
+    fn changes(&mut self, number: usize, action: Operation) -> Vec<Change> {
         let key = u64::try_from(number).expect("a small number");
         let stand = self.stands[number];
         let is_live = matches!(stand, JobStage::Live | JobStage::Leased);
-        let (changes, next) = match deed {
+        let (changes, next) = match action {
             Operation::Put if stand == JobStage::Absent => (put(key), JobStage::Live),
             Operation::Tag if is_live => (vec![Change::PutJob(Box::new(tagged(key)))], stand),
             Operation::Lease if stand == JobStage::Live => (
@@ -162,8 +162,8 @@ fn shown(store: &mut EmbeddedStore) -> Vec<String> {
     shown
 }
 
-fn deeds() -> impl Strategy<Value = Vec<(usize, Operation, bool)>> {
-    let deed = prop_oneof![
+fn actions() -> impl Strategy<Value = Vec<(usize, Operation, bool)>> {
+    let action = prop_oneof![
         4 => Just(Operation::Put),
         2 => Just(Operation::Tag),
         3 => Just(Operation::Lease),
@@ -176,21 +176,21 @@ fn deeds() -> impl Strategy<Value = Vec<(usize, Operation, bool)>> {
         1 => Just(Operation::TakeInputBack),
         1 => Just(Operation::Log),
     ];
-    proptest::collection::vec((0..5_usize, deed, proptest::bool::weighted(0.1)), 1..80)
+    proptest::collection::vec((0..5_usize, action, proptest::bool::weighted(0.1)), 1..80)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn commits_written_together_leave_the_same_as_each_by_itself(deeds in deeds()) {
+    fn commits_written_together_leave_the_same_as_each_by_itself(actions in actions()) {
         let directory = crate::kit::directory();
         let paths = ["together.db", "each.db"].map(|name| directory.path().join(name));
         let mut together = crate::kit::Written::start(&paths[0], crate::kit::WITHOUT_THREAD());
         let mut each = crate::kit::Written::start(&paths[1], crate::kit::WITHOUT_LOG());
         let mut jobs = Jobs::default();
-        for (number, deed, is_read) in deeds {
-            let mut changes = jobs.changes(number, deed);
+        for (number, action, is_read) in actions {
+            let mut changes = jobs.changes(number, action);
             if changes.is_empty() {
                 continue;
             }

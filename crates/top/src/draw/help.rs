@@ -44,62 +44,62 @@ pub(super) fn draw(state: &State, area: Rect, out: &mut Buffer) {
     }
 }
 
-/// The keys of the screen. Deeds that the caller may not do are left out.
+/// The keys of the screen. Actions that the caller may not do are left out.
 pub(super) fn keys(state: &State) -> String {
     let (operate, cancel) = (state.may_operate(), state.may_cancel());
     let mut keys: Vec<&str> = Vec::new();
-    let mut deed = |may: bool, words: &'static str| {
+    let mut action = |may: bool, words: &'static str| {
         if may {
             keys.push(words);
         }
     };
     match state.screen() {
         Screen::Queues => {
-            deed(true, "Enter open");
-            deed(true, "/ filter");
-            deed(true, "s sort");
-            deed(operate, "p pause queue");
-            deed(true, "2 jobs");
-            deed(true, "3 failures");
-            deed(true, "4 workers");
+            action(true, "Enter open");
+            action(true, "/ filter");
+            action(true, "s sort");
+            action(operate, "p pause queue");
+            action(true, "2 jobs");
+            action(true, "3 failures");
+            action(true, "4 workers");
         }
         Screen::Jobs(_) => {
-            deed(true, "Enter open");
-            deed(true, "/ filter");
-            deed(operate, "r retry");
-            deed(cancel, "c cancel");
-            deed(operate, "D delete");
-            deed(true, "Esc back");
+            action(true, "Enter open");
+            action(true, "/ filter");
+            action(operate, "r retry");
+            action(cancel, "c cancel");
+            action(operate, "D delete");
+            action(true, "Esc back");
         }
         Screen::Job(_) => {
-            deed(true, "f follow");
-            deed(operate, "r retry");
-            deed(cancel, "c cancel");
-            deed(operate, "D delete");
-            deed(true, "y keep id");
-            deed(true, "Esc back");
+            action(true, "f follow");
+            action(operate, "r retry");
+            action(cancel, "c cancel");
+            action(operate, "D delete");
+            action(true, "y keep id");
+            action(true, "Esc back");
         }
         Screen::Failures => {
-            deed(true, "Enter jobs");
-            deed(true, "/ filter");
-            deed(true, "s sort");
-            deed(operate, "r retry all");
-            deed(true, "1 queues");
+            action(true, "Enter jobs");
+            action(true, "/ filter");
+            action(true, "s sort");
+            action(operate, "r retry all");
+            action(true, "1 queues");
         }
         Screen::Graphs => {
-            deed(true, "Enter jobs");
-            deed(true, "/ filter");
-            deed(true, "s sort");
-            deed(cancel, "c cancel");
-            deed(true, "1 queues");
+            action(true, "Enter jobs");
+            action(true, "/ filter");
+            action(true, "s sort");
+            action(cancel, "c cancel");
+            action(true, "1 queues");
         }
         Screen::Workers => {
-            deed(true, "Enter jobs");
-            deed(true, "/ filter");
-            deed(true, "s sort");
-            deed(true, "1 queues");
+            action(true, "Enter jobs");
+            action(true, "/ filter");
+            action(true, "s sort");
+            action(true, "1 queues");
         }
-        Screen::Events | Screen::Shards => deed(true, "1 queues"),
+        Screen::Events | Screen::Shards => action(true, "1 queues"),
     }
     keys.push("? help");
     keys.push("q quit");

@@ -86,7 +86,7 @@ fn the_filter_is_typed_and_cleared() {
 }
 
 #[test]
-fn deeds_ask_first_and_anything_but_yes_changes_nothing() {
+fn actions_ask_first_and_anything_but_yes_changes_nothing() {
     let mut state = queues();
     keys(&mut state, "p");
     assert!(frame(&state, 80, 24).contains("Pause queue mail? y/N"));
@@ -122,7 +122,7 @@ fn many_jobs_take_their_number() {
 }
 
 #[test]
-fn without_the_right_a_deed_is_neither_offered_nor_done() {
+fn without_the_right_an_action_is_neither_offered_nor_done() {
     for is_read_only in [true, false] {
         let mut state = queues();
         state.is_read_only = is_read_only;
