@@ -82,12 +82,18 @@ const show = (text, kind) => {
   byId("live-reload").hidden = kind === "live" || kind === "paused";
 };
 
+// A log follows its end until somebody scrolls up.
+const isAtEnd = (part) => {
+  const log = part.querySelector("[data-follow]");
+  return !log || log.scrollTop + log.clientHeight >= log.scrollHeight - 20;
+};
+const toEnd = (part) => part.querySelector("[data-follow]")?.scrollTo(0, Number.MAX_SAFE_INTEGER);
+
 const replace = ({ id, print, html }) => {
   const part = byId(id);
   if (!part) return;
   const at = document.activeElement;
-  const log = part.querySelector("[data-follow]");
-  const follows = log && log.scrollTop + log.clientHeight >= log.scrollHeight - 20;
+  const follows = isAtEnd(part);
   const checked = new Set([...part.querySelectorAll("input[name=job]:checked")].map((box) => box.value));
   Idiomorph.morph(part, [...parse(html).body.childNodes], {
     morphStyle: "innerHTML",
@@ -102,8 +108,7 @@ const replace = ({ id, print, html }) => {
   for (const box of part.querySelectorAll("input[name=job]")) box.checked = checked.has(box.value);
   freshen(part);
   countSelected();
-  const now = part.querySelector("[data-follow]");
-  if (now && follows) now.scrollTop = now.scrollHeight;
+  if (follows) toEnd(part);
 };
 
 const newVersion = (assets) => {
@@ -283,7 +288,6 @@ function countSelected() {
   if (label) label.textContent = `${number} selected:`;
 }
 document.querySelector("[data-focus]")?.focus();
-document.querySelectorAll("[data-follow]").forEach((log) => (log.scrollTop = log.scrollHeight));
 countSelected();
 byId("save-view")?.addEventListener("click", (event) => saved(event.currentTarget));
 
@@ -293,6 +297,15 @@ const closeButton = () => {
   actions.append(element("button", "Close", { type: "button", autofocus: true, onclick: (event) => event.target.closest("dialog").close() }));
   return actions;
 };
+
+// The button that takes a log up again which somebody has scrolled away from its end.
+const logPart = byId("part-log");
+if (logPart) {
+  const resume = element("button", "Follow", { type: "button", hidden: true, onclick: () => toEnd(logPart) });
+  logPart.before(resume);
+  logPart.addEventListener("scroll", () => (resume.hidden = isAtEnd(logPart)), true);
+  toEnd(logPart);
+}
 
 // Saved views are addresses, kept in this browser only.
 function saved(opener) {

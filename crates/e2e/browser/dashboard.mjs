@@ -323,6 +323,37 @@ const bringToFront = (tab, isInFront) => tab.evaluate((hidden) => {
   document.dispatchEvent(new Event("visibilitychange"));
 }, !isInFront);
 
+await check("a log follows its end, stops when scrolled up, and resumes", async () => {
+  const { page, done } = await visit();
+  const id = await enqueue({ kind: "send", queue: "logs" });
+  const lease = (await api("POST", "/leases", { queues: ["logs"], worker: "w-1" })).jobs[0];
+  let offset = 0;
+  const write = async (text) => {
+    await api("POST", "/leases/log", { job: lease.job ?? lease.id, token: lease.token, offset, text });
+    offset += text.length;
+  };
+  const lines = (from, to) => Array.from({ length: to - from }, (_, at) => `line ${from + at}\n`).join("");
+  await write(lines(1, 201));
+  await page.goto(`${open}/ui/job?id=${id}&view=log`);
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  const log = page.getByRole("region", { name: "Log" });
+  const resume = page.getByRole("button", { name: "Follow" });
+  const fromEnd = () => log.evaluate((it) => it.scrollHeight - it.clientHeight - it.scrollTop);
+  assert.ok(await fromEnd() < 20, "it begins at the end");
+  await write(lines(201, 211));
+  await log.getByText("line 210").waitFor();
+  assert.ok(await fromEnd() < 20, "it follows");
+  await log.evaluate((it) => it.scrollTo(0, 0));
+  await resume.waitFor();
+  await write(lines(211, 221));
+  await log.getByText("line 220").waitFor({ state: "attached" });
+  assert.equal(await log.evaluate((it) => it.scrollTop), 0, "it stays where somebody reads");
+  await resume.click();
+  await resume.waitFor({ state: "hidden" });
+  assert.ok(await fromEnd() < 20, "it is at the end again");
+  await done();
+});
+
 await check("ten tabs at once", async () => {
   const { page, context, done } = await visit();
   await page.goto(`${open}/ui/about`);

@@ -99,7 +99,7 @@ fn lines(view: &View, found: &Found, attempt: u32, wraps: bool, piece: &Piece) -
             span.soft { "bytes " (piece.from) " to " (end) " of " (piece.total) }
             @if skipped > 0 { span.soft { "the last " (LINES_MAX) " lines of them" } }
         }
-        div.log.wraps[wraps] role="region" aria-label="Log" tabindex="0" data-follow {
+        div.log.wraps[wraps] role="region" aria-label="Log" tabindex="0" data-follow[end >= piece.total] {
             @for (number, line) in numbered {
                 div id={ "L" (number) } { a href={ "#L" (number) } aria-label={ "Line " (number) } { (number) } span { (line) } }
             }
