@@ -97,12 +97,23 @@ impl Totals {
     }
 }
 
-/// Reads a window that ends at `until`.
+/// Reads a window that ends at `until`, over all shards of the view.
 pub(crate) fn totals(
     view: &View,
     which: &Which,
     window: Window,
     until: Timestamp,
+    metrics: &[Metric],
+) -> Totals {
+    totals_on(view, view.shards(), which, (window, until), metrics)
+}
+
+/// Reads a window that ends at `until`, over some shards.
+pub(crate) fn totals_on<'a>(
+    view: &View,
+    shards: impl IntoIterator<Item = &'a Handle>,
+    which: &Which,
+    (window, until): (Window, Timestamp),
     metrics: &[Metric],
 ) -> Totals {
     let query = SeriesQuery {
@@ -116,7 +127,7 @@ pub(crate) fn totals(
         is_total: true,
     };
     let mut totals = Totals::default();
-    for shard in view.shards() {
+    for shard in shards {
         let reply = shard.series(|table| table.read(&query, view.clock.now));
         totals.from = reply.from;
         totals.values.resize(metrics.len(), Vec::new());

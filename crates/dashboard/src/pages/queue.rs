@@ -1,22 +1,29 @@
 //! One queue: why it is behind, and its switches.
 
-use std::time::Duration;
+mod kinds;
+mod settings;
+mod times;
+
+use std::collections::BTreeMap;
 
 use ganger_document::names::show;
 use ganger_shard::Handle;
+use ganger_shard::series::Metric;
 use ganger_types::limits::PAGE_WORKERS_MAX;
+use ganger_types::observed::Asker;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::WorkerView;
 use ganger_types::{
     Day, JobState, NamespaceSettings, Queue, Reply, ScheduleRecord, StatisticsRecord, StoredJob,
+    Worker,
 };
 use maud::{Markup, html};
 
 use crate::data::attention::silence;
 use crate::data::queues::{self, Row};
-use crate::data::sample::{Quantiles, merged};
+use crate::data::series::{Totals, Which, Window, totals_on};
 use crate::fault::Fault;
-use crate::format::{count, counted, plural, span};
+use crate::format::{count, counted, plural};
 use crate::page::{Page, Stop};
 use crate::params::Params;
 use crate::svg;
@@ -26,8 +33,18 @@ use crate::widgets::{button, columns, danger, job_link, kind_link, named_link, t
 
 use super::overview::{oldest_text, rate, state_badge};
 use super::queues::near;
+use super::stats::numbers;
+use kinds::{Kinds, show_kinds};
+use settings::show_settings;
+use times::show_times;
 
 pub(crate) const PARAMETERS: &[&str] = &["name", "window"];
+/// What the chart shows: metric, word, class of its line.
+const RATES: [(Metric, &str, &str); 3] = [
+    (Metric::Enqueued, "Enqueued", "started"),
+    (Metric::Succeeded, "Succeeded", "succeeded"),
+    (Metric::Failed, "Failed", "failed"),
+];
 /// Rows of the table of next jobs.
 const NEXT: usize = 10;
 const MICROS_PER_DAY: u64 = 86_400_000_000;
@@ -39,11 +56,19 @@ pub(super) struct QueuePage {
     pub(super) others: Vec<Handle>,
     pub(super) namespace: NamespaceSettings,
     pub(super) next: Vec<StoredJob>,
-    pub(super) workers: Vec<WorkerView>,
+    /// Workers that hold jobs of the queue.
+    pub(super) holders: Vec<WorkerView>,
+    /// Workers that ask the queue for jobs, or did within the last minute.
+    pub(super) askers: Vec<Asker>,
+    /// Values of the metrics of [`RATES`].
+    rates: Totals,
+    kinds: Kinds,
     pub(super) schedules: Vec<ScheduleRecord>,
     /// Statistics of the days of the window.
     pub(super) days: Vec<StatisticsRecord>,
     pub(super) window: &'static str,
+    /// The same window, for what is counted by the minute.
+    pub(super) steps: Window,
 }
 
 /// Windows by name, with the number of days that statistics are read for.
@@ -60,7 +85,8 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let window = params.word("window", WINDOWS)?;
     view.rights.check("getQueue")?;
     let (row, others) = find(view, &queue).await?;
-    let page = read(view, row, others, window.unwrap_or(WINDOWS[0].1)).await?;
+    let windows = (window.unwrap_or(WINDOWS[0].1), Window::of(&params)?);
+    let page = read(view, row, others, windows).await?;
     Ok(show_page(view, &page))
 }
 
@@ -90,7 +116,7 @@ async fn read(
     view: &View,
     mut row: Row,
     others: Vec<Handle>,
-    (window, days): (&'static str, u32),
+    ((window, days), steps): ((&'static str, u32), Window),
 ) -> Result<QueuePage, Fault> {
     let (shard, queue) = (row.shard.clone(), row.queue.queue.clone());
     queues::look(view, vec![&mut row]).await;
@@ -99,9 +125,20 @@ async fn read(
     } else {
         Vec::new()
     };
+    let now = view.clock.now;
+    let seen = shard.observe_queue_closely(view.namespace(), row.queue.clone());
+    let which = Which {
+        queue: Some(queue.clone()),
+        kind: None,
+    };
+    let metrics = RATES.map(|it| it.0);
     Ok(QueuePage {
         namespace: namespace_settings(view, &shard).await?,
-        workers: holders(view, &shard, &queue).await?,
+        holders: holders(view, &shard, &queue).await?,
+        askers: seen.askers.unwrap_or_default(),
+        rates: totals_on(view, [&shard], &which, (steps, now), &metrics),
+        kinds: kinds::read(view, &shard, &queue, (steps.from(now), now)).await?,
+        steps,
         schedules: schedules(view, &shard, &queue).await?,
         days: statistics(view, &shard, &queue, days).await?,
         row,
@@ -185,9 +222,14 @@ pub(super) fn show_page(view: &View, page: &QueuePage) -> Page {
     Page::new(format!("Queue {text}"), "Queues", head(view, page))
         .part("part-counts", counts(view, page))
         .part("part-why", html! { h2 { "Why jobs wait" } (why(page)) })
+        .part("part-rates", html! { h2 { "Rates" } (rates(view, page)) })
         .part(
             "part-times",
-            html! { h2 { "Waiting and running time" } (times(view, page)) },
+            html! { h2 { "Waiting and running time" } (show_times(view, page)) },
+        )
+        .part(
+            "part-kinds",
+            html! { h2 { "By kind" } (show_kinds(view, &page.kinds)) },
         )
         .part("part-next", html! { h2 { "Next jobs" } (next(view, page)) })
         .part(
@@ -200,7 +242,7 @@ pub(super) fn show_page(view: &View, page: &QueuePage) -> Page {
         )
         .part(
             "part-settings",
-            html! { h2 #settings { "Settings" } (settings(page)) },
+            html! { h2 #settings { "Settings" } (show_settings(page)) },
         )
 }
 
@@ -341,74 +383,6 @@ fn why(page: &QueuePage) -> Markup {
     table("Why jobs wait", &head, &body)
 }
 
-fn times(view: &View, page: &QueuePage) -> Markup {
-    let shown = show(page.row.queue.queue.as_bytes());
-    let words = ["Today", "2 days", "7 days", "31 days"];
-    let windows: Vec<_> = WINDOWS
-        .iter()
-        .zip(words)
-        .map(|((window, (of, _)), word)| {
-            let address = view.links.on(page.row.shard.id(), "/queue");
-            let address = address.with("name", &shown).with("window", window);
-            (word, address, *of == page.window)
-        })
-        .collect();
-    let waiting = merged(page.days.iter().map(|day| &day.waiting));
-    let running = merged(page.days.iter().map(|day| &day.running));
-    let failures: u64 = page.days.iter().map(|day| day.failures).sum();
-    let retries: u64 = page.days.iter().map(|day| day.retries).sum();
-    html! {
-        (crate::widgets::tabs("Window", &windows))
-        p.soft { "Of " (page.window) ": " (plural(failures, "failed attempt")) ", " (count(retries)) " retries and expired leases." }
-        @if waiting.count == 0 { p.empty { "No job was leased in this time." } }
-        @else {
-            (quantile_table(&[("Waiting", &waiting), ("Running", &running)]))
-            (distribution("Waiting time", &waiting))
-            (distribution("Running time", &running))
-        }
-    }
-}
-
-fn quantile_table(rows: &[(&str, &Quantiles)]) -> Markup {
-    let head = columns(&["Time", "#Jobs", "#p50", "#p95", "#p99", "#Mean"]);
-    let body = html! {
-        @for (word, sample) in rows {
-            tr {
-                th scope="row" { (word) }
-                td.number { (counted(sample.count)) }
-                td.number { (sample.quantile(0.5)) }
-                td.number { (sample.quantile(0.95)) }
-                td.number { (sample.quantile(0.99)) }
-                td.number { (sample.mean()) }
-            }
-        }
-    };
-    table("Waiting and running time", &head, &body)
-}
-
-/// A histogram, with its numbers as a table below.
-fn distribution(caption: &str, sample: &Quantiles) -> Markup {
-    let bins = sample.coarse();
-    let most = bins
-        .iter()
-        .map(|(_, count)| *count)
-        .max()
-        .unwrap_or(0)
-        .max(1);
-    let heights: Vec<u64> = bins.iter().map(|(_, count)| count * 100 / most).collect();
-    html! {
-        figure.distribution {
-            figcaption { (caption) }
-            (svg::histogram(&heights))
-            details { summary { "Numbers as a table" }
-                (table(caption, &columns(&["From", "#Jobs"]), &html! {
-                    @for (from, number) in &bins { tr { th scope="row" { (from) } td.number { (counted(*number)) } } }
-                }))
-            }
-        }
-    }
-}
-
 fn next(view: &View, page: &QueuePage) -> Markup {
     if page.next.is_empty() {
         return html! { p.empty { "No job is ready." } };
@@ -428,21 +402,53 @@ fn next(view: &View, page: &QueuePage) -> Markup {
     table("Next jobs", &head, &body)
 }
 
-fn workers(view: &View, page: &QueuePage) -> Markup {
-    if page.workers.is_empty() {
-        return html! { p.empty { "No worker holds a job of this queue." } };
+/// What was enqueued and what ended, step by step.
+fn rates(view: &View, page: &QueuePage) -> Markup {
+    if !page.rates.is_known() {
+        return html! { p.empty { "Nothing was counted in the last " (page.steps.words) ". Counting begins with the start of the server." } };
     }
-    let head = columns(&["Worker", "#Holds", "Last sign"]);
+    let lines: Vec<(&str, &str, &[Option<u64>])> = RATES
+        .iter()
+        .zip(&page.rates.values)
+        .map(|((_, word, class), values)| (*word, *class, values.as_slice()))
+        .collect();
+    let words = RATES.map(|it| it.1);
+    let shown = show(page.row.queue.queue.as_bytes());
+    let more = view.links.to("/stats").with("queue", &shown);
+    html! {
+        p { @for (word, sum) in words.iter().zip(page.rates.sums()) { (*word) " " (counted(sum)) " " } "in the last " (page.steps.words) "." }
+        (svg::chart(&format!("Jobs per {}", page.steps.per()), &lines))
+        details { summary { "Numbers as a table" } (numbers(view, page.steps.step, &page.rates, &words)) }
+        p { a href=(more.with("window", page.steps.word)) { "Statistics of this queue" } }
+    }
+}
+
+/// The workers that hold jobs of the queue, and those that ask for some.
+fn workers(view: &View, page: &QueuePage) -> Markup {
+    let mut rows: BTreeMap<&Worker, (usize, Option<&Asker>)> = BTreeMap::new();
+    for worker in &page.holders {
+        rows.entry(&worker.worker).or_default().0 = worker.holds.len();
+    }
+    for asker in &page.askers {
+        rows.entry(&asker.worker).or_default().1 = Some(asker);
+    }
+    if rows.is_empty() {
+        return html! { p.empty { "No worker holds a job of this queue, and none has asked in the last minute." } };
+    }
+    let head = columns(&["Worker", "#Holds", "#Asks for", "Last asked"]);
     let body = html! {
-        @for worker in &page.workers {
+        @for (worker, (holds, asker)) in rows {
             tr {
-                th scope="row" { (named_link(&view.links.to("/worker").name("name", worker.worker.as_bytes()), worker.worker.as_bytes())) }
-                td.number { (worker.holds.len()) }
-                td { (view.clock.ago(worker.seen_at)) }
+                th scope="row" { (named_link(&view.links.to("/worker").name("name", worker.as_bytes()), worker.as_bytes())) }
+                td.number { (holds) }
+                @if let Some(asker) = asker {
+                    td.number { (asker.slots) }
+                    td { (view.clock.ago(asker.asked_at)) }
+                } @else { td.number { "\u{2013}" } td { "not in the last minute" } }
             }
         }
     };
-    table("Workers that hold jobs of this queue", &head, &body)
+    table("Workers of this queue", &head, &body)
 }
 
 fn schedule_list(view: &View, page: &QueuePage) -> Markup {
@@ -461,61 +467,3 @@ fn schedule_list(view: &View, page: &QueuePage) -> Markup {
     }
 }
 
-/// Each setting with its value and where that comes from.
-fn settings(page: &QueuePage) -> Markup {
-    let own = &page.row.queue.settings;
-    let namespace = &page.namespace;
-    let default = NamespaceSettings::default();
-    let inherited = |is_default: bool| if is_default { "default" } else { "namespace" };
-    let duration = |own: Option<Duration>, of: Duration, default: Duration| match own {
-        Some(own) => (span(own), "queue"),
-        None => (span(of), inherited(of == default)),
-    };
-    let lease = duration(own.lease_for, namespace.lease_for, default.lease_for);
-    let retries = match &own.retry {
-        Some(retry) => (retry.retries_max.to_string(), "queue"),
-        None => (
-            namespace.retry.retries_max.to_string(),
-            inherited(namespace.retry == default.retry),
-        ),
-    };
-    let retention = own.retention.as_ref().unwrap_or(&namespace.retention);
-    let from = if own.retention.is_some() {
-        "queue"
-    } else {
-        inherited(namespace.retention == default.retention)
-    };
-    let keep = |keep: &ganger_types::Keep| {
-        let age = keep.age.map_or_else(|| "any age".to_owned(), span);
-        match keep.count {
-            Some(most) => format!("{age}, newest {}", count(most)),
-            None => age,
-        }
-    };
-    let limit = |limit: Option<u64>| match limit {
-        Some(limit) => (count(limit), "queue"),
-        None => ("no limit".to_owned(), "default"),
-    };
-    let rows = [
-        (
-            "Jobs running at once",
-            limit(own.running_max.map(u64::from)),
-        ),
-        ("Live jobs taken", limit(own.live_max)),
-        ("Length of leases", lease),
-        (
-            "Warning before a lease is taken away",
-            own.grace_for
-                .map_or(("none".to_owned(), "default"), |grace| {
-                    (span(grace), "queue")
-                }),
-        ),
-        ("Retries", retries),
-        ("Keeps succeeded jobs", (keep(&retention.succeeded), from)),
-        ("Keeps failed jobs", (keep(&retention.failed), from)),
-        ("Keeps cancelled jobs", (keep(&retention.cancelled), from)),
-    ];
-    let head = columns(&["Setting", "Value", "From"]);
-    let body = html! { @for (word, (value, from)) in rows { tr { th scope="row" { (word) } td { (value) } td { (from) } } } };
-    table("Settings", &head, &body)
-}

@@ -204,6 +204,28 @@ async fn many_queues_are_paged() {
 }
 
 #[tokio::test]
+async fn a_queue_says_which_kinds_it_has_how_fast_it_is_and_who_asks() {
+    let site = Site::open().await;
+    for _ in 0..3 {
+        site.enqueue("mail", "send", |_| {}).await;
+    }
+    site.enqueue("mail", "sort", |_| {}).await;
+    site.enqueue("other", "elsewhere", |_| {}).await;
+    assert_eq!(site.lease("mail", 2).await.len(), 2);
+    let page = site.browser().page("/ui/queue?name=mail").await;
+    let kinds = page.rows("By kind");
+    assert_eq!(kinds.len(), 2, "{kinds:?}");
+    assert_eq!(kinds[0][..4], ["send", "1", "2", "0"]);
+    assert_eq!(kinds[1][..4], ["sort", "1", "0", "0"]);
+    let workers = page.rows("Workers of this queue");
+    assert_eq!(workers[0][..3], ["w-1", "2", "2"]);
+    assert_eq!(workers.len(), 1);
+    let rates = page.rows("Rates");
+    assert_eq!(rates[0][1..], ["4", "0", "0"], "enqueued, succeeded, failed");
+    assert!(page.main().contains("Enqueued 4"));
+}
+
+#[tokio::test]
 async fn a_queue_says_why_its_jobs_wait_and_where_its_settings_come_from() {
     let site = Site::open().await;
     site.enqueue("mail", "send", |job| {
@@ -228,7 +250,9 @@ async fn a_queue_says_why_its_jobs_wait_and_where_its_settings_come_from() {
     assert_eq!(page.only("h1"), "Queue mail");
     let headings = [
         "Why jobs wait",
+        "Rates",
         "Waiting and running time",
+        "By kind",
         "Next jobs",
         "Workers",
         "Schedules",
