@@ -10,11 +10,11 @@ use ganger_client::{
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::action::{Action, Clients};
 use crate::data::{
     EventRow, FailureRow, GraphRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update,
     WorkerRow,
 };
-use crate::action::{Clients, Action};
 use crate::screen::{Screen, Which};
 
 /// Jobs of a list.

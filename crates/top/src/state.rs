@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use ganger_client::JobState;
 
-use crate::data::{FailureRow, GraphRow, QueueRow, Snapshot, Update, WorkerRow};
 use crate::action::Action;
+use crate::data::{FailureRow, GraphRow, QueueRow, Snapshot, Update, WorkerRow};
 use crate::screen::Screen;
 use crate::theme::Theme;
 
