@@ -315,7 +315,11 @@ fn spread(text: &str) -> Option<Duration> {
 }
 
 /// Tries the action on each shard, without changing anything.
-async fn try_all(shards: &[Handle], action: &BulkAction, query: &JobQuery) -> Result<DryRun, Fault> {
+async fn try_all(
+    shards: &[Handle],
+    action: &BulkAction,
+    query: &JobQuery,
+) -> Result<DryRun, Fault> {
     let mut results = Vec::new();
     for shard in shards {
         let result = shard
@@ -343,7 +347,11 @@ fn ask(
     refusal: Option<&str>,
 ) -> Done {
     let would = dry_run.sum(|it| it.changed);
-    let bound = if dry_run.is_bounded() { "at least " } else { "" };
+    let bound = if dry_run.is_bounded() {
+        "at least "
+    } else {
+        ""
+    };
     let number = plural(would, "job");
     let (until_text, typed) = (until.0.to_string(), would.to_string());
     let shard = form.with.text("shard").ok().flatten();

@@ -466,4 +466,3 @@ fn schedule_list(view: &View, page: &QueuePage) -> Markup {
         }
     }
 }
-

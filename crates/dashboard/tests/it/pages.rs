@@ -221,7 +221,11 @@ async fn a_queue_says_which_kinds_it_has_how_fast_it_is_and_who_asks() {
     assert_eq!(workers[0][..3], ["w-1", "2", "2"]);
     assert_eq!(workers.len(), 1);
     let rates = page.rows("Rates");
-    assert_eq!(rates[0][1..], ["4", "0", "0"], "enqueued, succeeded, failed");
+    assert_eq!(
+        rates[0][1..],
+        ["4", "0", "0"],
+        "enqueued, succeeded, failed"
+    );
     assert!(page.main().contains("Enqueued 4"));
 }
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use ganger_types::time::MICROS_PER_SECOND;
-use ganger_types::{JobId, JobKey, Position};
+use ganger_types::{Finished, Group, JobId, JobKey, Outcome, Position};
 
 /// A move of a job: when, in which queue, of which kind, and from new or running to what.
 #[derive(Clone, Debug)]
@@ -250,4 +250,141 @@ fn new_series_between_two_checks_are_bounded() {
     let kept: u64 = space.queues.values().map(QueueSeries::activity).sum();
     let all = u64::try_from(bounds::CREATED_MAX * 2).expect("small");
     assert_eq!(kept + space.other.activity(), all);
+}
+
+/// An attempt that ends so many seconds after the one before it.
+#[derive(Clone, Debug)]
+struct Ending {
+    after: u64,
+    queue: usize,
+    kind: usize,
+    end: AttemptEnd,
+    /// Whether the job ended with it.
+    is_last: bool,
+    ran: u64,
+}
+
+fn endings() -> impl Strategy<Value = Vec<Ending>> {
+    let failed = AttemptEnd::Failed {
+        group: Group::from_static("io"),
+        message: String::new(),
+        permanent: false,
+    };
+    let released = AttemptEnd::Released {
+        counted: false,
+        reason: String::new(),
+    };
+    let end = prop::sample::select(vec![
+        AttemptEnd::Succeeded,
+        failed,
+        AttemptEnd::Expired,
+        AttemptEnd::TimedOut,
+        released,
+        AttemptEnd::Cancelled,
+    ]);
+    // Most follow one another at once, so that many of a turn are alike.
+    let after = prop_oneof![8 => Just(0_u64), 2 => 1_u64..9, 1 => 9_u64..4_000];
+    let one = (
+        after,
+        0..2_usize,
+        0..KINDS.len(),
+        end,
+        any::<bool>(),
+        1_u64..100_000,
+    );
+    let one = one.prop_map(|(after, queue, kind, end, is_last, ran)| Ending {
+        after,
+        queue,
+        kind,
+        end,
+        is_last,
+        ran,
+    });
+    prop::collection::vec(one, 1..120)
+}
+
+/// Counts the endings in turns of `together`. Returns everything that can be read of them.
+fn counted(endings: &[Ending], together: usize) -> impl PartialEq + std::fmt::Debug + use<> {
+    let worker = Worker::from_static("w");
+    let mut second = 0;
+    let mut records = Vec::new();
+    for (key, one) in (1..).zip(endings) {
+        second += one.after;
+        let mut record = JobRecord::new(
+            JobKey(key),
+            JobId::new(key.to_string()).expect("short"),
+            Namespace::default(),
+            queue(one.queue),
+            Kind::from_static(KINDS[one.kind]),
+        );
+        record.finished = one.is_last.then(|| Finished {
+            outcome: Outcome::Failed,
+            at: at(second),
+            order: key,
+            result_bytes: None,
+            keep_until: None,
+        });
+        records.push((record, at(second)));
+    }
+    let attempts: Vec<_> = records
+        .iter()
+        .zip(endings)
+        .map(|((record, at), one)| EndedAttempt {
+            record,
+            worker: &worker,
+            at: *at,
+            ran: Duration::from_millis(one.ran),
+            end: &one.end,
+        })
+        .collect();
+    let mut table = SeriesTable::default();
+    table.sample(at(0), &[]);
+    for turn in attempts.chunks(together) {
+        table.observe_attempts(turn);
+    }
+    let (now, space) = (at(second), Namespace::default());
+    let lines: Vec<_> = Step::ALL
+        .into_iter()
+        .map(|step| {
+            let query = SeriesQuery {
+                metrics: vec![Metric::Retried, Metric::Lost],
+                ..query(step, 0, second)
+            };
+            table.read(&query, now)
+        })
+        .collect();
+    let kinds = [0, 1].map(|number| table.kinds(&space, Some(&queue(number)), (at(0), now), now));
+    (lines, kinds, table.recent(&space, now))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn attempts_that_are_counted_together_count_as_one_by_one(all in endings(), together in 2..50_usize) {
+        prop_assert_eq!(counted(&all, together), counted(&all, 1));
+    }
+}
+
+#[test]
+fn an_attempt_counts_as_retried_lost_and_failed_by_its_end() {
+    let ending = |end, is_last| Ending {
+        after: 0,
+        queue: 0,
+        kind: 0,
+        end,
+        is_last,
+        ran: 1_000,
+    };
+    let all = [
+        ending(AttemptEnd::Succeeded, true),
+        ending(AttemptEnd::Expired, false),
+        ending(AttemptEnd::TimedOut, false),
+        ending(AttemptEnd::Expired, true),
+    ];
+    let text = format!("{:?}", counted(&all, all.len()));
+    // Two were tried again, two leases were lost, and of four attempts three failed.
+    for expected in ["ended: 4", "failed: 3", "lost: 2"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }
