@@ -102,3 +102,48 @@ fn restore() {
         let _ = disable_raw_mode();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Name of this test for the program in the terminal, which is the test itself.
+    const SELF: &str = "terminal::tests::a_panic_gives_the_terminal_back_before_its_message";
+    /// Variable that makes it panic there.
+    const IN_TERMINAL: &str = "GANGER_TOP_TEST_IN_TERMINAL";
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_its_message() {
+        if std::env::var_os(IN_TERMINAL).is_some() {
+            let _screen = Screen::open().expect("a terminal");
+            panic!("in the middle of a frame");
+        }
+        let program = std::env::current_exe().expect("the path of the test");
+        let program = program.to_str().expect("text");
+        let commands = format!("stty -g; '{program}' --exact {SELF} --nocapture; stty -g");
+        let output = Command::new("script")
+            .args(["-qfec", &commands, "/dev/null"])
+            .env("TERM", "xterm-256color")
+            .env("SHELL", "/bin/sh")
+            .env(IN_TERMINAL, "1")
+            .stdin(Stdio::null())
+            .output()
+            .expect("script is there");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let place = |words: &str| {
+            let found = text.find(words);
+            found.unwrap_or_else(|| panic!("{words:?} is missing in {text:?}"))
+        };
+        let (taken, left) = (place("\x1b[?1049h"), place("\x1b[?1049l"));
+        assert!(taken < left, "the screen is taken, then left: {text:?}");
+        assert!(left < place("in the middle of a frame"), "{text:?}");
+        assert!(
+            place("\x1b[?25l") < place("\x1b[?25h"),
+            "the cursor is back"
+        );
+        let (first, last) = (text.lines().next(), text.lines().last());
+        assert_eq!(first, last, "the settings are those from before");
+    }
+}
