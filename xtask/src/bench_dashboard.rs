@@ -103,7 +103,10 @@ fn measure(plan: Plan) -> Result<()> {
     let mut command = Command::new(program());
     command
         .args(["server", "--addr", &address.to_string(), "--db"])
-        .arg(directory.join("jobs.db"));
+        .arg(directory.join("jobs.db"))
+        // A graph of a million jobs is larger than what a server takes in one request unless it is told to.
+        .args(["--set", "limits.graph_bytes=512MiB"])
+        .args(["--set", "limits.bytes_in_flight=4GiB"]);
     let process = Process::start(&mut command, &directory, address)?;
     let server = Server { address };
     server.until_ready()?;
