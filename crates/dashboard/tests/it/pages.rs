@@ -8,7 +8,7 @@ use ganger_types::{
     QueueSettings, ScheduleId, ScheduleRecord, ScheduleSpec, Tag, Timestamp,
 };
 
-use crate::kit::{Answer, Setup, Site, enqueue_on};
+use crate::kit::{Answer, Setup, Site, enqueue_on, select};
 
 #[tokio::test]
 async fn the_frame_has_its_landmarks_and_names_the_page() {
@@ -201,6 +201,22 @@ async fn many_queues_are_paged() {
     assert_eq!(second.rows("Queues")[0][0], "q100");
     let back = browser.page(&second.link("Previous")).await;
     assert_eq!(back.rows("Queues")[0][0], "q000");
+}
+
+#[tokio::test]
+async fn a_page_of_busy_queues_has_a_bounded_number_of_elements() {
+    let site = Site::open().await;
+    for number in 0..100 {
+        let queue = format!("q{number:03}");
+        for _ in 0..2 {
+            site.enqueue(&queue, "k", |_| {}).await;
+        }
+        site.fail_one(&queue, "io", "no such file").await;
+    }
+    let page = site.browser().page("/ui/queues").await;
+    assert_eq!(page.rows("Queues").len(), 100);
+    let elements = page.html().select(&select("*")).count();
+    assert!(elements <= 3_000, "{elements}");
 }
 
 #[tokio::test]
