@@ -5,8 +5,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod data;
 mod action;
+pub mod data;
 pub mod draw;
 mod feed;
 pub mod keys;

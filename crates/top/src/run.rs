@@ -10,8 +10,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::data::Update;
 use crate::action::Action;
+use crate::data::Update;
 use crate::draw;
 use crate::feed::{Feed, Source, Want};
 use crate::keys::{Request, press};

@@ -113,7 +113,7 @@ pub(super) async fn run(view: &View, form: &Form, chosen: JobsAction) -> Result<
 }
 
 /// The selected jobs, by shard.
-async fn chosen(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
+async fn chosen_jobs(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
     let given = form.fields.texts("job")?;
     let given = if given.is_empty() {
         form.with.texts("job")?
@@ -144,7 +144,7 @@ async fn chosen(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState
 }
 
 async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, Fault> {
-    let jobs = chosen(view, form).await?;
+    let jobs = chosen_jobs(view, form).await?;
     let number = plural(u64::try_from(jobs.len()).unwrap_or(u64::MAX), "job");
     if !form.is_confirmed() {
         let names: Vec<String> = jobs
