@@ -34,7 +34,7 @@
 //! | operations | `start_operation`, `operation`, `operations`, `stop_operation`, `cancel_effects` |
 //! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
 //! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
-//! | server | `info`, `audit`, `import` |
+//! | server | `info`, `server`, `audit_log`, `audit`, `import` |
 //!
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
 //!
@@ -69,6 +69,7 @@
 //! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! info() -> ServerInfo          whoami() -> WhoAmI            audit() -> Vec<String>
+//! server() -> Server            audit_log(AuditFilter) -> AuditLog
 //! import(namespace: &str, Vec<ImportRecord>) -> Vec<ImportOutcome>   // of another server, each once
 //! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended

@@ -14,6 +14,7 @@ mod view;
 use std::time::Duration;
 
 pub use ganger_document::view::alert::Alert;
+pub use ganger_document::view::audit::{AuditLog, AuditRecord};
 pub use ganger_document::view::attention::{Gravity, Item as AttentionItem};
 pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
@@ -28,6 +29,7 @@ pub use ganger_document::view::operation::{Filter as OperationFilter, LeftOut, O
 pub use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
+pub use ganger_document::view::server::{Server, ServerShard};
 pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
 pub use ganger_document::view::worker::{HeldJob, Worker};
 pub use ganger_types::command::TakeMode;

@@ -13,6 +13,7 @@ mod rights;
 mod service;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,6 +58,8 @@ pub struct Options {
     pub shards: Vec<Handle>,
     /// Finder of what needs attention; `None`: it looks at the shards of this process only.
     pub attention: Option<Attention>,
+    /// Settings of the server that are not secret, by name; callers who may observe the server read them.
+    pub shown_settings: BTreeMap<String, String>,
     /// Streams of events and logs open at once, together with those of other dialects.
     pub streams: StreamLimit,
     /// Becomes true when the server is about to stop: workers are notified and get no further jobs.
@@ -79,6 +82,7 @@ impl Default for Options {
             router: None,
             shards: Vec::new(),
             attention: None,
+            shown_settings: BTreeMap::new(),
             streams: StreamLimit::new(1_000),
             draining: watch::channel(false).1,
             stopping: CancellationToken::new(),

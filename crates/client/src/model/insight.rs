@@ -62,6 +62,21 @@ pub struct WhoAmI {
     pub expires_at: Option<SystemTime>,
 }
 
+/// Conditions on records of the audit log; a record must meet all that are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Text that the caller's name contains; `None`: any.
+    pub who: Option<String>,
+    /// Name of the operation, such as `cancelJob` or `ganger.v1.Jobs/Cancel`; `None`: any.
+    pub what: Option<String>,
+    /// How it ended: `done`, `refused` or `denied`; `None`: any.
+    pub outcome: Option<String>,
+    /// `next` of the page before; `None`: from the newest record on.
+    pub after: Option<String>,
+    /// Maximum number of records, 1 to 1,000; 0: 100.
+    pub limit: u32,
+}
+
 /// Conditions on events to follow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::command::run_successfully;
+use ganger_e2e::command::{run_successfully, wait_for};
 use ganger_e2e::redis::TestBed;
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
@@ -311,6 +311,53 @@ fn schedules_are_the_same_documents() -> Result<()> {
     let shown = &list["schedules"];
     ensure!(shown[2]["catch_up_max"] == 10_000, "{shown:#}");
     ensure!(shown[2]["next_local"].is_string(), "{shown:#}");
+    server.stop()
+}
+
+/// Removes the numbers that change between two reads of the server.
+fn without_numbers(mut server: Value) -> Value {
+    let remove = |fields: &mut Value, names: &[&str]| {
+        let fields = fields.as_object_mut().expect("an object");
+        fields.retain(|name, _| !names.contains(&&**name));
+    };
+    remove(&mut server, &["uptime_seconds"]);
+    let changing = [
+        "uptime_seconds",
+        "commits_per_second",
+        "commit_p99_seconds",
+        "store_bytes",
+        "disk_free_bytes",
+    ];
+    for shard in server["shards"].as_array_mut().expect("a list of shards") {
+        remove(shard, &changing);
+    }
+    server
+}
+
+#[test]
+fn the_server_and_its_audit_log_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    enqueue(&mut api)?;
+    let over_http = api.expect("GET", "server", &Value::Null)?;
+    ensure!(over_http["shards"][0]["live_jobs"] == 5, "{over_http:#}");
+    ensure!(over_http["settings"]["db"].is_string(), "{over_http:#}");
+    let printed = without_numbers(printed(&url, &["server-info"])?);
+    expect_same("the server", &without_numbers(over_http), &printed)?;
+
+    // The store gets the records of the last half second together.
+    let path = "audit-log?what=cancelJob";
+    let records = wait_for("a record of the audit log", || {
+        let page = api.expect("GET", path, &Value::Null)?;
+        let records = page["records"].as_array().cloned().unwrap_or_default();
+        Ok((!records.is_empty()).then_some(records))
+    })?;
+    ensure!(records[0]["outcome"] == "done", "{records:?}");
+    let printed = printed_lines(&url, &["audit-log", "--what", "cancelJob"])?;
+    expect_same("the audit log", &json!(records), &json!(printed))?;
     server.stop()
 }
 
