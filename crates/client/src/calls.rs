@@ -12,5 +12,5 @@ mod server;
 mod submit;
 
 pub use bulk::Bulk;
-pub use operations::NewOperation;
+pub use operations::{AlteredFields, NewOperation, OperationAction};
 pub use submit::Submission;

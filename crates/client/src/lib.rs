@@ -108,7 +108,7 @@ mod pause;
 mod work;
 
 pub use bytes::Bytes;
-pub use calls::{Bulk, NewOperation, Submission};
+pub use calls::{AlteredFields, Bulk, NewOperation, OperationAction, Submission};
 pub use client::Client;
 pub use error::{Error, code};
 pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};

@@ -16,10 +16,14 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Kind of the jobs; `None` for any.
     pub kind: Option<String>,
-    /// Tag that the jobs have; `None` for any.
-    pub tag: Option<String>,
-    /// Label, as key and value, that the jobs have; `None` for any.
-    pub label: Option<(String, String)>,
+    /// What the kinds of the jobs begin with; `None` for anything.
+    pub kind_prefix: Option<String>,
+    /// What the ids of the jobs begin with; `None` for anything.
+    pub id_prefix: Option<String>,
+    /// Tags that the jobs have, all of them, at most 16; empty for any.
+    pub tags: Vec<String>,
+    /// Labels, as keys and values, that the jobs have, all of them, at most 16; empty for any.
+    pub labels: Vec<(String, String)>,
     /// Graph that the jobs belong to; `None` for any.
     pub graph: Option<String>,
     /// Schedule that enqueued the jobs; `None` for any.
@@ -30,10 +34,20 @@ pub struct JobFilter {
     pub failure_text: Option<String>,
     /// Worker that holds the leases of the jobs; `None` for any.
     pub worker: Option<String>,
+    /// Unique key of the jobs; `None` for any.
+    pub unique_key: Option<String>,
+    /// Whether the jobs are tracked; `None` for tracked or not.
+    pub tracked: Option<bool>,
+    /// Smallest number of attempts of the jobs; `None` for any.
+    pub attempt_min: Option<u32>,
     /// Time at or after which the jobs were created; `None` for no bound.
     pub created_from: Option<SystemTime>,
     /// Time before which the jobs were created; `None` for no bound.
     pub created_before: Option<SystemTime>,
+    /// Time at or after which the jobs ended; `None` for no bound.
+    pub finished_from: Option<SystemTime>,
+    /// Time before which the jobs ended; `None` for no bound.
+    pub finished_before: Option<SystemTime>,
     /// Whether the newest jobs come first.
     pub newest_first: bool,
     /// [`Page::next`](super::Page::next) of the previous page; `None` for the first page.

@@ -3,11 +3,10 @@
 use ganger_proto::v1;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Graph, Group, Kind, LabelKey, LabelValue, Namespace, PageCursor, ScheduleId, Tag, Timestamp,
-    Worker, limits,
+    Graph, Group, Kind, Namespace, PageCursor, ScheduleId, Timestamp, UniqueKey, Worker, limits,
 };
 
-use super::{At, at_most, bounded, maybe, name, queue, states};
+use super::{At, at_most, bounded, labels, maybe, queue, states, tags};
 use crate::problem::Problem;
 
 /// Jobs on a page unless asked otherwise.
@@ -22,6 +21,9 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
             limits::MESSAGE_BYTES_MAX,
         )?;
     }
+    for (field, values) in [("tag", wire.tag.len()), ("label", wire.label.len())] {
+        at_most(At::top(field), values, limits::CONDITION_VALUES_MAX)?;
+    }
     let page_max = u32::try_from(limits::PAGE_JOBS_MAX).expect("a page is small");
     let limit = bounded(At::top("limit"), wire.limit, PAGE_JOBS_DEFAULT, page_max)?;
     let mut query = JobQuery {
@@ -32,15 +34,10 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
             .transpose()?,
         states: states(At::top("state"), &wire.state)?,
         kind: maybe(At::top("kind"), wire.kind.as_deref(), Kind::new)?,
-        tags: maybe(At::top("tag"), wire.tag.as_deref(), Tag::new)?
-            .into_iter()
-            .collect(),
-        labels: wire
-            .label
-            .map(|pair| label(&pair))
-            .transpose()?
-            .into_iter()
-            .collect(),
+        kind_prefix: prefix("kind_prefix", wire.kind_prefix)?,
+        id_prefix: prefix("id_prefix", wire.id_prefix)?,
+        tags: tags(At::top("tag"), &wire.tag)?,
+        labels: labels(At::top("label"), &wire.label)?,
         graph: maybe(At::top("graph"), wire.graph.as_deref(), Graph::new)?,
         schedule: maybe(
             At::top("schedule"),
@@ -50,8 +47,17 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
         group: maybe(At::top("group"), wire.group.as_deref(), Group::new)?,
         failure_text: wire.failure_text,
         worker: maybe(At::top("worker"), wire.worker.as_deref(), Worker::new)?,
+        unique_key: maybe(
+            At::top("unique_key"),
+            wire.unique_key.as_deref(),
+            UniqueKey::new,
+        )?,
+        tracked: wire.tracked,
+        attempt_min: wire.attempt_min,
         created_from: wire.created_from_us.map(Timestamp),
         created_before: wire.created_before_us.map(Timestamp),
+        finished_from: wire.finished_from_us.map(Timestamp),
+        finished_before: wire.finished_before_us.map(Timestamp),
         newest_first: wire.newest_first,
         limit: usize::try_from(limit).unwrap_or(limits::PAGE_JOBS_MAX),
         ..JobQuery::default()
@@ -88,12 +94,13 @@ pub(crate) fn matching_query(
     Ok(query)
 }
 
-fn label(wire: &v1::Label) -> Result<(LabelKey, LabelValue), Problem> {
-    let at = At::top("label");
-    let key = name(at.field("key"), &wire.key, LabelKey::new)?;
-    let value =
-        LabelValue::new(&wire.value).map_err(|error| Problem::invalid(at.field("value"), error))?;
-    Ok((key, value))
+/// The first bytes of names, at most as many as a name has; an empty prefix is none.
+fn prefix(field: &str, text: Option<String>) -> Result<Option<Vec<u8>>, Problem> {
+    let prefix = text.map(String::into_bytes);
+    let prefix = prefix.filter(|prefix| !prefix.is_empty());
+    let bytes = prefix.as_ref().map_or(0, Vec::len);
+    at_most(At::top(field), bytes, limits::NAME_BYTES_MAX)?;
+    Ok(prefix)
 }
 
 fn cursor(text: &str) -> Result<Option<PageCursor>, Problem> {

@@ -259,7 +259,7 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
     );
     case!(
         list(v1::ListRequest {
-            tag: Some(String::new()),
+            tag: vec![String::new()],
             ..Default::default()
         }),
         "missing_field",
@@ -267,11 +267,27 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
     );
     case!(
         list(v1::ListRequest {
-            label: Some(v1::Label::default()),
+            tag: vec!["t".into(); 17],
+            ..Default::default()
+        }),
+        "too_large",
+        "tag"
+    );
+    case!(
+        list(v1::ListRequest {
+            kind_prefix: Some(long()),
+            ..Default::default()
+        }),
+        "too_large",
+        "kind_prefix"
+    );
+    case!(
+        list(v1::ListRequest {
+            label: vec![v1::Label::default()],
             ..Default::default()
         }),
         "missing_field",
-        "label.key"
+        "label[0].key"
     );
     case!(
         wait(v1::WaitRequest {

@@ -32,13 +32,21 @@ pub(crate) struct Filters {
     #[arg(short, long)]
     kind: Option<String>,
 
-    /// Only jobs with this tag.
-    #[arg(long)]
-    tag: Option<String>,
+    /// Only jobs of a kind that begins so.
+    #[arg(long, value_name = "TEXT")]
+    kind_prefix: Option<String>,
 
-    /// Only jobs with this label.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
-    label: Option<(String, String)>,
+    /// Only jobs whose id begins so.
+    #[arg(long, value_name = "TEXT")]
+    id_prefix: Option<String>,
+
+    /// Only jobs with this tag; may be repeated: with all of them.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+
+    /// Only jobs with this label; may be repeated: with all of them.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = read_label)]
+    labels: Vec<(String, String)>,
 
     /// Only jobs of this graph.
     #[arg(long)]
@@ -60,6 +68,18 @@ pub(crate) struct Filters {
     #[arg(long)]
     worker: Option<String>,
 
+    /// Only jobs with this unique key.
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+
+    /// Only tracked jobs; with --tracked=false, only those that are not tracked.
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tracked: Option<bool>,
+
+    /// Only jobs with at least this number of attempts.
+    #[arg(long, value_name = "NUMBER")]
+    attempts: Option<u32>,
+
     /// Only jobs created at or after this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
@@ -67,6 +87,14 @@ pub(crate) struct Filters {
     /// Only jobs created before this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
+
+    /// Only jobs that ended at or after this time: RFC 3339, or -DURATION such as -2h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    finished_since: Option<String>,
+
+    /// Only jobs that ended before this time: RFC 3339, or -DURATION such as -2h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    finished_until: Option<String>,
 }
 
 /// Lists jobs. All conditions given must hold.
@@ -173,15 +201,22 @@ impl Filters {
             queue: self.queue,
             states: self.states,
             kind: self.kind,
-            tag: self.tag,
-            label: self.label,
+            kind_prefix: self.kind_prefix,
+            id_prefix: self.id_prefix,
+            tags: self.tags,
+            labels: self.labels,
             graph: self.graph,
             schedule: self.schedule,
             group: self.group,
             failure_text: self.failure,
             worker: self.worker,
+            unique_key: self.unique_key,
+            tracked: self.tracked,
+            attempt_min: self.attempts,
             created_from: moment("--since", self.since)?,
             created_before: moment("--until", self.until)?,
+            finished_from: moment("--finished-since", self.finished_since)?,
+            finished_before: moment("--finished-until", self.finished_until)?,
             ..JobFilter::default()
         })
     }
