@@ -1,13 +1,14 @@
 //! The gRPC dialect: the services of `ganger.v1` over a shard, with reflection and health.
 //!
-//! `decode` checks and converts requests, `encode` converts replies, `problem` has the one table of errors, and `service`
-//! has a file per service. No rule of the queue is here.
+//! `decode` checks and converts requests, `encode` converts replies, `problem` has the one table of errors, `service`
+//! has a file per service, and `merged` merges the lists of all shards. No rule of the queue is here.
 
 #![forbid(unsafe_code)]
 
 mod authorization;
 mod decode;
 mod encode;
+pub mod merged;
 mod problem;
 mod rights;
 mod service;

@@ -11,6 +11,7 @@ mod error;
 mod forward;
 mod graphs;
 mod link;
+mod places;
 mod reach;
 mod server_document;
 mod service;
@@ -32,6 +33,7 @@ pub use graphs::{
     LayoutRequest, OPEN_MAX, position_text, read_position,
 };
 pub use link::{Connector, Link, PlainConnector, with_timeouts};
+pub use places::{places_text, read_places};
 pub use server_document::server_document;
 pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};

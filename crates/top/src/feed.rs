@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
 use ganger_client::{
-    Client, Error, Event, EventFilter, EventStream, Job, JobFilter, JobState, LogPosition, ShardId,
+    Client, Error, Event, EventFilter, EventStream, Job, JobFilter, JobOrder, JobState, LogPosition, ShardId,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -380,7 +380,7 @@ async fn jobs(
         group: which.group.clone(),
         graph: which.graph.clone(),
         worker: which.worker.clone(),
-        newest_first: true,
+        order: JobOrder::Newest,
         brief: true,
         limit,
         ..JobFilter::default()

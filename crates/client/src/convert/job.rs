@@ -7,7 +7,7 @@ use super::{at, labels, ms, some, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
     Accepted, Alteration, BulkResult, ChangeResult, Dependency, Edge, Enqueued, Input, InputView,
-    JobFilter, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
+    JobCount, JobFilter, JobOrder, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -122,7 +122,14 @@ impl JobFilter {
             created_before_us: self.created_before.map(us),
             finished_from_us: self.finished_from.map(us),
             finished_before_us: self.finished_before.map(us),
-            newest_first: self.newest_first,
+            newest_first: self.order == JobOrder::Newest,
+            order: match self.order {
+                JobOrder::Oldest | JobOrder::Newest => v1::ListOrder::Unspecified,
+                JobOrder::FinishedNewest => v1::ListOrder::FinishedNewest,
+                JobOrder::RunsNext => v1::ListOrder::RunsNext,
+            }
+            .into(),
+            budget_ms: self.budget.map(ms),
             cursor: self.cursor.unwrap_or_default(),
             limit: self.limit,
             brief: self.brief,
@@ -139,8 +146,20 @@ pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
             .map(convert::job)
             .collect::<Result<_, _>>()?,
         next: some(page.next),
-        ..Page::default()
+        complete: page.complete,
+        looked_at: page.looked_at,
+        looked_back_to: page.looked_back_to_us.map(at),
+        unreachable: page.unreachable,
     })
+}
+
+/// Converts a count of jobs.
+pub(crate) fn count(reply: v1::CountReply) -> JobCount {
+    JobCount {
+        count: reply.count,
+        exact: reply.exact,
+        unreachable: reply.unreachable,
+    }
 }
 
 impl TryFrom<v1::InputView> for InputView {

@@ -15,6 +15,17 @@ pub struct TrackedJob {
     pub view: Option<Job>,
 }
 
+/// A failure group, and the failed jobs of it that are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureGroup {
+    /// Name of the group.
+    pub group: String,
+    /// Number of its jobs.
+    pub jobs: u64,
+    /// Shard of the jobs; `None` unless the list is of all shards.
+    pub shard: Option<String>,
+}
+
 /// How fast a queue, or all queues together, fill and empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueRates {

@@ -1,7 +1,7 @@
 //! Job filters, inputs, logs, and changes of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
@@ -48,14 +48,30 @@ pub struct JobFilter {
     pub finished_from: Option<SystemTime>,
     /// Time before which the jobs ended; `None` for no bound.
     pub finished_before: Option<SystemTime>,
-    /// Whether the newest jobs come first.
-    pub newest_first: bool,
+    /// Order of the jobs.
+    pub order: JobOrder,
+    /// Time to look, up to 10 s: then, or after 20,000 records, the page ends and says so. `None` for no limit.
+    pub budget: Option<Duration>,
     /// [`Page::next`](super::Page::next) of the previous page; `None` for the first page.
     pub cursor: Option<String>,
     /// Maximum number of jobs, 1 to 1,000; 0 for 100.
     pub limit: u32,
     /// Whether to omit the histories.
     pub brief: bool,
+}
+
+/// Order of a list of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobOrder {
+    /// By creation, the oldest first.
+    #[default]
+    Oldest,
+    /// By creation, the newest first.
+    Newest,
+    /// Jobs that have ended, the latest end first.
+    FinishedNewest,
+    /// The ready jobs of [`JobFilter::queue`], which must be given, as they will be leased.
+    RunsNext,
 }
 
 /// An input or dependency of a job.

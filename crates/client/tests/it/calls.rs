@@ -12,7 +12,7 @@ use crate::kit::{Server, take};
 use bytes::Bytes;
 use ganger_client::{
     Alteration, CatchUp, Client, Dependency, Edge, EventFilter, FailurePolicy, FailureReport,
-    Happening, JobFilter, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule, Options,
+    Happening, JobFilter, JobOrder, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule, Options,
     Progress, QueueSettings, ReleaseReport, RenewalReport, Report, ReportAnswer, Retry,
     ScheduleSpec, Start, Submission, Unique,
 };
@@ -455,7 +455,7 @@ async fn lists_have_pages_and_filters() {
     assert!(numbers.is_sorted());
     let five = JobFilter {
         kind: Some("five".into()),
-        newest_first: true,
+        order: JobOrder::Newest,
         ..JobFilter::default()
     };
     assert_eq!(client.list(five).await.expect("listed").jobs.len(), 5);

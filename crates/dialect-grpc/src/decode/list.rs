@@ -1,9 +1,13 @@
 //! Listings.
 
+use std::time::Duration;
+
 use ganger_proto::v1;
-use ganger_types::query::JobQuery;
+use ganger_types::cursor::read_ready_place;
+use ganger_types::query::{Budget, JobQuery, ReadyPlace};
 use ganger_types::{
-    Graph, Group, Kind, Namespace, PageCursor, ScheduleId, Timestamp, UniqueKey, Worker, limits,
+    Graph, Group, Kind, Namespace, PageCursor, Queue, ScheduleId, Timestamp, UniqueKey, Worker,
+    limits,
 };
 
 use super::{At, at_most, bounded, labels, maybe, queue, states, tags};
@@ -11,6 +15,41 @@ use crate::problem::Problem;
 
 /// Jobs on a page unless asked otherwise.
 const PAGE_JOBS_DEFAULT: u32 = 100;
+
+/// Longest time that a request may let the server look.
+const BUDGET_MAX: Duration = Duration::from_secs(10);
+
+/// The order of a listing, with the place where a page goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Order {
+    /// By number, the oldest or the newest first; the query has the place.
+    Number,
+    /// The latest end first, after the end with this number.
+    End(Option<u64>),
+    /// The ready jobs of this queue in the order in which they are leased, after this place.
+    Next(Queue, Option<ReadyPlace>),
+}
+
+/// Reads a listing: the conditions on the jobs, and their order.
+pub(crate) fn listing(mut wire: v1::ListRequest) -> Result<(JobQuery, Order), Problem> {
+    let order = wire.order();
+    if order == v1::ListOrder::Unspecified {
+        return Ok((job_query(wire)?, Order::Number));
+    }
+    let after = Some(std::mem::take(&mut wire.cursor)).filter(|text| !text.is_empty());
+    let query = job_query(wire)?;
+    let order = if order == v1::ListOrder::FinishedNewest {
+        let place = after.map(|text| text.parse().map_err(|_| no_place(&text)));
+        Order::End(place.transpose()?)
+    } else {
+        let queue = query.queue.clone().ok_or_else(|| {
+            Problem::missing(At::top("queue"), "RUNS_NEXT is the order of one queue")
+        })?;
+        let place = after.map(|text| read_ready_place(&text).ok_or_else(|| no_place(&text)));
+        Order::Next(queue, place.transpose()?)
+    };
+    Ok((query, order))
+}
 
 /// Reads the conditions on the jobs to list.
 pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
@@ -60,6 +99,7 @@ pub(crate) fn job_query(wire: v1::ListRequest) -> Result<JobQuery, Problem> {
         finished_before: wire.finished_before_us.map(Timestamp),
         newest_first: wire.newest_first,
         limit: usize::try_from(limit).unwrap_or(limits::PAGE_JOBS_MAX),
+        budget: budget(wire.budget_ms)?,
         ..JobQuery::default()
     };
     if let Some(place) = cursor(&wire.cursor)? {
@@ -77,6 +117,7 @@ pub(crate) fn matching_query(
         namespace: namespace.to_text().into_owned(),
         newest_first: false,
         limit: 0,
+        budget_ms: None,
         ..wire
     })?;
     query.namespace = namespace;
@@ -107,11 +148,26 @@ fn cursor(text: &str) -> Result<Option<PageCursor>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    let place = text.parse().map_err(|_| {
-        Problem::invalid(
-            At::top("cursor"),
-            format_args!("{text:?} is not the `next` of a page"),
-        )
-    })?;
-    Ok(Some(place))
+    Ok(Some(text.parse().map_err(|_| no_place(text))?))
+}
+
+fn no_place(text: &str) -> Problem {
+    let reason = format_args!("{text:?} is not the `next` of a page in this order");
+    Problem::invalid(At::top("cursor"), reason)
+}
+
+/// How much a request lets the server look at; all of it if the request does not say.
+fn budget(budget_ms: Option<u64>) -> Result<Budget, Problem> {
+    let Some(time) = budget_ms.map(Duration::from_millis) else {
+        return Ok(Budget::default());
+    };
+    if time.is_zero() || time > BUDGET_MAX {
+        let reason = format_args!(
+            "{} is out of range: 1 to {}",
+            time.as_millis(),
+            BUDGET_MAX.as_millis()
+        );
+        return Err(Problem::invalid(At::top("budget_ms"), reason));
+    }
+    Ok(Budget::of_page(time))
 }

@@ -210,18 +210,7 @@ impl Jobs for ServiceContext {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListReply>, Status> {
-        let brief = request.get_ref().brief;
-        let query = decode::job_query(request.into_inner())?;
-        let page = self.handle.list(query).await.map_err(Problem::from)?;
-        let shard = self.handle.id();
-        let jobs = page
-            .jobs
-            .into_iter()
-            .map(|stored| convert::job_message(shard, stored, brief));
-        Ok(Response::new(v1::ListReply {
-            jobs: jobs.collect(),
-            next: page.next.map(|key| key.to_string()).unwrap_or_default(),
-        }))
+        Ok(Response::new(self.list_page(request.into_inner()).await?))
     }
 
     async fn count(
@@ -229,8 +218,13 @@ impl Jobs for ServiceContext {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::CountReply>, Status> {
         let query = decode::job_query(request.into_inner())?;
-        let count = self.handle.count(query).await.map_err(Problem::from)?;
-        Ok(Response::new(v1::CountReply { count }))
+        let count = self.handle.count_within(query).await;
+        let count = count.map_err(Problem::from)?;
+        Ok(Response::new(v1::CountReply {
+            count: count.jobs,
+            exact: !count.looked.is_cut,
+            unreachable: Vec::new(),
+        }))
     }
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {

@@ -314,6 +314,65 @@ fn schedules_are_the_same_documents() -> Result<()> {
     server.stop()
 }
 
+#[test]
+fn lists_of_all_shards_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut setup = Setup::in_directory(directory.path())?;
+    setup.arguments = ["--shards", "2"].map(str::to_owned).to_vec();
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    for (shard, tags) in [("1", json!(["a"])), ("2", json!(["a", "b"])), ("1", json!(["a", "b"]))] {
+        let job = json!({"kind": "k", "shard": shard, "tags": tags});
+        api.expect("POST", "jobs", &job)?;
+    }
+    for (query, arguments, count) in [
+        ("order=newest", &[][..], 3),
+        ("order=oldest&tag=a&tag=b", &["--order", "oldest", "--tag", "a", "--tag", "b"], 2),
+        ("order=runs_next&queue=default", &["--order", "runs-next", "--queue", "default"], 3),
+        ("order=finished_newest", &["--order", "finished-newest"], 0),
+    ] {
+        let page = api.expect("GET", &format!("jobs?shard=all&{query}"), &Value::Null)?;
+        let mut over_http = page["jobs"].clone();
+        let jobs = over_http.as_array_mut().context("no list of jobs")?;
+        ensure!(jobs.len() == count, "{query}: {page:#}");
+        let command = [&["job", "list", "--shard", "all"], arguments].concat();
+        let mut printed = printed_lines(&url, &command)?;
+        for job in jobs.iter_mut().chain(&mut printed) {
+            // Listings of the command line leave out the history.
+            job["history"] = json!([]);
+        }
+        expect_same(query, &over_http, &json!(printed))?;
+    }
+    for shard in ["1", "2"] {
+        let schedule = json!({"every": "1h", "kind": "k", "paused": true});
+        api.expect("PUT", &format!("schedules/s?shard={shard}"), &schedule)?;
+        let lease = json!({"worker": "w", "queues": ["default"], "max": 1, "lease_for": "1h"});
+        api.expect("POST", &format!("leases?shard={shard}"), &lease)?;
+    }
+    for (path, field, command) in [
+        ("queues", "queues", &["queue", "list"][..]),
+        ("workers", "workers", &["workers"]),
+        ("schedules", "schedules", &["schedule", "list"]),
+    ] {
+        let page = api.expect("GET", &format!("{path}?shard=all"), &Value::Null)?;
+        let over_http = page[field].as_array().context("no list")?.iter().cloned();
+        let over_http: Vec<Value> = over_http.map(without_times).collect();
+        let shards: Vec<&Value> = over_http.iter().map(|entry| &entry["shard"]).collect();
+        ensure!(shards == ["1", "2"], "{path}: {page:#}");
+        let printed = printed_lines(&url, &[command, &["--shard", "all"]].concat())?;
+        let printed: Vec<Value> = printed.into_iter().map(without_times).collect();
+        expect_same(path, &json!(over_http), &json!(printed))?;
+    }
+    let count = api.expect("GET", "jobs/count?shard=all&tag=b", &Value::Null)?;
+    ensure!(count["count"] == 2, "{count:#}");
+    let arguments = ["job", "list", "--shard", "all", "--tag", "b", "--count"];
+    let printed = printed(&url, &arguments)?;
+    expect_same("the count", &count["count"], &printed["count"])?;
+    expect_same("the count", &count["exact"], &printed["exact"])?;
+    server.stop()
+}
+
 /// Removes the numbers that change between two reads of the server.
 fn without_numbers(mut server: Value) -> Value {
     let remove = |fields: &mut Value, names: &[&str]| {
@@ -395,7 +454,9 @@ fn without_times(mut document: Value) -> Value {
         fields.retain(|name, _| !["lease_left_seconds", "silent_seconds"].contains(&&**name));
     }
     if let Some(fields) = document.as_object_mut() {
-        fields.remove("oldest_ready_seconds");
+        for name in ["oldest_ready_seconds", "seconds_to_empty"] {
+            fields.remove(name);
+        }
     }
     document
 }

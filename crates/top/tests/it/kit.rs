@@ -84,6 +84,7 @@ fn queue(name: &str, counts: QueueCounts, oldest: Option<u64>) -> QueueView {
         version: None,
         askers: None,
         effective: None,
+        shard: None,
     }
 }
 
@@ -255,6 +256,7 @@ pub(crate) fn snapshot() -> Snapshot {
             completed: 0,
             failed: 0,
             lost: 0,
+            shard: None,
         },
     };
     let group = |group: &str, jobs| FailureRow {
