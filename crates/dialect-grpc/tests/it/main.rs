@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod external_jobs;
+mod graphs;
 mod operating;
 mod server;
 mod shards;
