@@ -26,7 +26,7 @@
 //! | area | methods of [`Client`] |
 //! | --- | --- |
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
-//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
+//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `log_tail`, `follow_log` |
 //! | graphs | `graphs`, `graph_summary`, `graph_layout` |
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
@@ -47,6 +47,7 @@
 //! graphs(after: &str, limit: u32) -> Graphs   graph_summary(&str) -> GraphSummary   graph_layout(&str, LayoutOptions) -> GraphLayout
 //! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
 //! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
+//! log_tail(&str, bytes: u32) -> LogPage
 //! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() -> Option<Result<LogPage>> }
 //! cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str) -> ChangeResult
 //! retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult   delete(&[&str]) -> ChangeResult

@@ -219,6 +219,23 @@ impl Client {
             attempt: from.attempt,
             offset: from.offset,
             bytes_max,
+            tail_bytes: None,
+        };
+        Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
+    }
+
+    /// Returns the end of the log of a job's last attempt: at most about `bytes` bytes, at most 1 MiB. The page may begin
+    /// within a line.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn log_tail(&self, job: &str, bytes: u32) -> Result<LogPage, Error> {
+        let request = v1::LogRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            bytes_max: bytes,
+            tail_bytes: Some(bytes.into()),
+            ..v1::LogRequest::default()
         };
         Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
     }

@@ -322,14 +322,26 @@ fn lists_of_all_shards_are_the_same_documents() -> Result<()> {
     let mut server = setup.start()?;
     let mut api = Api::new(setup.client());
     let url = format!("http://{}", setup.address);
-    for (shard, tags) in [("1", json!(["a"])), ("2", json!(["a", "b"])), ("1", json!(["a", "b"]))] {
+    for (shard, tags) in [
+        ("1", json!(["a"])),
+        ("2", json!(["a", "b"])),
+        ("1", json!(["a", "b"])),
+    ] {
         let job = json!({"kind": "k", "shard": shard, "tags": tags});
         api.expect("POST", "jobs", &job)?;
     }
     for (query, arguments, count) in [
         ("order=newest", &[][..], 3),
-        ("order=oldest&tag=a&tag=b", &["--order", "oldest", "--tag", "a", "--tag", "b"], 2),
-        ("order=runs_next&queue=default", &["--order", "runs-next", "--queue", "default"], 3),
+        (
+            "order=oldest&tag=a&tag=b",
+            &["--order", "oldest", "--tag", "a", "--tag", "b"],
+            2,
+        ),
+        (
+            "order=runs_next&queue=default",
+            &["--order", "runs-next", "--queue", "default"],
+            3,
+        ),
         ("order=finished_newest", &["--order", "finished-newest"], 0),
     ] {
         let page = api.expect("GET", &format!("jobs?shard=all&{query}"), &Value::Null)?;
@@ -370,6 +382,48 @@ fn lists_of_all_shards_are_the_same_documents() -> Result<()> {
     let printed = printed(&url, &arguments)?;
     expect_same("the count", &count["count"], &printed["count"])?;
     expect_same("the count", &count["exact"], &printed["exact"])?;
+    server.stop()
+}
+
+#[test]
+fn graphs_are_the_same_documents_and_top_lists_old_ones_too() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut setup = Setup::in_directory(directory.path())?;
+    setup.arguments = ["--shards", "2"].map(str::to_owned).to_vec();
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    let graph = json!({"jobs": [
+        {"name": "a", "kind": "k", "shard": "1"},
+        {"name": "b", "kind": "k", "shard": "2", "after": ["a"]},
+    ]});
+    let graph = api.expect("POST", "graphs", &graph)?["graph"].clone();
+    let name = graph.as_str().context("a graph has a name")?;
+    // `top` looked for graphs among the newest 1,000 jobs once.
+    let file = directory.path().join("jobs.ndjson");
+    std::fs::write(&file, "{\"kind\": \"k\"}\n".repeat(1_001))?;
+    let path = file.to_str().context("the path is not UTF-8")?;
+    run_successfully(&["--server", &url, "submit", "--stream", path], &[])?;
+
+    let listed = api.expect("GET", "graphs", &Value::Null)?;
+    ensure!(
+        listed["graphs"][0]["shards"] == json!(["1", "2"]),
+        "{listed:#}"
+    );
+    let printed_list = printed(&url, &["graphs"])?;
+    expect_same("the list of graphs", &listed, &printed_list)?;
+    let top = printed(&url, &["top", "--screen", "graphs"])?;
+    expect_same("the graphs of top", &listed["graphs"], &top["graphs"])?;
+    let shown = api.expect("GET", &format!("graphs/{name}"), &Value::Null)?;
+    ensure!(shown["counts"]["blocked"] == 1, "{shown:#}");
+    expect_same("the graph", &shown, &printed(&url, &["graphs", name])?)?;
+    let drawn = api.expect("GET", &format!("graphs/{name}/layout"), &Value::Null)?;
+    ensure!(
+        drawn["boxes"].as_array().map(Vec::len) == Some(2),
+        "{drawn:#}"
+    );
+    let printed = printed(&url, &["graphs", name, "--layout"])?;
+    expect_same("the drawing", &drawn, &printed)?;
     server.stop()
 }
 
