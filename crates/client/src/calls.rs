@@ -8,8 +8,9 @@ mod leases;
 mod operations;
 mod queues;
 mod schedules;
+mod server;
 mod submit;
 
 pub use bulk::Bulk;
-pub use operations::NewOperation;
+pub use operations::{AlteredFields, NewOperation, OperationAction};
 pub use submit::Submission;

@@ -28,6 +28,9 @@ pub struct Client {
     connector: Connector,
 }
 
+/// Value of the metadata that names the shard of a call, for the lists of all shards.
+const ALL_SHARDS: &str = "all";
+
 /// Whether a call may be repeated after a failure that leaves its outcome unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
@@ -147,6 +150,16 @@ impl Client {
         let mut client = self.clone();
         // The name of a shard is always a valid header value.
         client.headers.shard = shard.as_str().parse().ok();
+        client
+    }
+
+    /// Returns a client for the lists of all shards over the same connection: the server asks all shards, and merges their
+    /// answers. For `list`, `count`, `list_queues`, `list_schedules`, `list_workers` and
+    /// `list_failure_groups`; the server refuses others.
+    #[must_use]
+    pub fn at_all_shards(&self) -> Self {
+        let mut client = self.clone();
+        client.headers.shard = Some(MetadataValue::from_static(ALL_SHARDS));
         client
     }
 

@@ -200,7 +200,7 @@ impl LogStream {
                 job: self.job.clone(),
                 attempt: self.place.attempt,
                 offset: self.place.offset,
-                bytes_max: 0,
+                ..v1::LogRequest::default()
             };
             let mut wire = self.client.jobs_wire();
             let reply = self

@@ -26,15 +26,15 @@
 //! | area | methods of [`Client`] |
 //! | --- | --- |
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
-//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `follow_log` |
+//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `log_tail`, `follow_log` |
 //! | graphs | `graphs`, `graph_summary`, `graph_layout` |
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
-//! | queues | `queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
+//! | queues | `queues`, `list_queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
 //! | operations | `start_operation`, `operation`, `operations`, `stop_operation`, `cancel_effects` |
-//! | schedules | `put_schedule`, `schedules`, `schedule`, `remove_schedule` |
-//! | insight | `failure_groups`, `statistics`, `workers`, `tags`, `tracked`, `events` |
-//! | server | `info`, `audit`, `import` |
+//! | schedules | `put_schedule`, `schedules`, `list_schedules`, `schedule`, `remove_schedule` |
+//! | insight | `failure_groups`, `list_failure_groups`, `statistics`, `workers`, `list_workers`, `tags`, `tracked`, `events` |
+//! | server | `info`, `server`, `audit_log`, `audit`, `import` |
 //!
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
 //!
@@ -47,6 +47,7 @@
 //! graphs(after: &str, limit: u32) -> Graphs   graph_summary(&str) -> GraphSummary   graph_layout(&str, LayoutOptions) -> GraphLayout
 //! result(&str) -> (JobState, Option<Bytes>)  payload(&str) -> Bytes
 //! inputs(&str, from: u32, limit: u32, with_results: bool) -> (Vec<InputView>, Option<u32>)
+//! log_tail(&str, bytes: u32) -> LogPage
 //! log(&str, LogPosition, bytes_max: u32) -> LogPage    follow_log(&str, LogPosition) -> LogStream { next() -> Option<Result<LogPage>> }
 //! cancel(&[&str], reason: &str) -> ChangeResult          cancel_graph(&str, reason: &str) -> ChangeResult
 //! retry(&[&str], queue: Option<&str>) -> ChangeResult   time_out(&[&str]) -> ChangeResult   delete(&[&str]) -> ChangeResult
@@ -68,7 +69,10 @@
 //! alerts() -> Vec<Alert>         test_alert(&str) -> String   // the job of the message, in the namespace `ganger`
 //! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
+//! list_queues() -> Listed<QueueView>   list_schedules() -> Listed<Schedule>   // also of all shards: at_all_shards()
+//! list_workers() -> Listed<Worker>     list_failure_groups() -> Listed<FailureGroup>
 //! info() -> ServerInfo          whoami() -> WhoAmI            audit() -> Vec<String>
+//! server() -> Server            audit_log(AuditFilter) -> AuditLog
 //! import(namespace: &str, Vec<ImportRecord>) -> Vec<ImportOutcome>   // of another server, each once
 //! peers() -> (String, Vec<PeerView>)   outbox(peer: &str, after: u64, limit: u32) -> Vec<WaitingMessage>   reconcile(&str) -> ()
 //! watch_graph(&str) -> GraphWatch { next() -> Option<Result<GraphProgress>> }   // counts by state until all have ended
@@ -79,7 +83,8 @@
 //! # Shards
 //!
 //! Every server of a topology accepts every call. A call about a job with a global id `shard/id` is forwarded to the
-//! server of that shard; [`Client::at_shard`] selects a shard for all calls. Jobs of a submission may be on different
+//! server of that shard; [`Client::at_shard`] selects a shard for all calls, [`Client::at_all_shards`] all shards for
+//! lists. Jobs of a submission may be on different
 //! shards ([`NewJob::shard`]) and depend on each other; a call about jobs of several shards makes one request for each.
 //!
 //! # Workers
@@ -107,7 +112,7 @@ mod pause;
 mod work;
 
 pub use bytes::Bytes;
-pub use calls::{Bulk, NewOperation, Submission};
+pub use calls::{AlteredFields, Bulk, NewOperation, OperationAction, Submission};
 pub use client::Client;
 pub use error::{Error, code};
 pub use follow::{EventStream, GraphProgress, GraphWatch, LogStream};

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub use ganger_document::view::alert::Alert;
 pub use ganger_document::view::attention::{Gravity, Item as AttentionItem};
+pub use ganger_document::view::audit::{AuditLog, AuditRecord};
 pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
 pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};
@@ -23,11 +24,12 @@ pub use ganger_document::view::graphs::{
     GraphSummary, Graphs, HoldingUp, StateCounts,
 };
 pub use ganger_document::view::history::HistoryEntry;
-pub use ganger_document::view::job::{Failure, Job, Lease as LeaseView, Page};
+pub use ganger_document::view::job::{Failure, Job, JobCount, Lease as LeaseView, Page};
 pub use ganger_document::view::operation::{Filter as OperationFilter, LeftOut, Operation};
 pub use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
+pub use ganger_document::view::server::{Server, ServerShard};
 pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
 pub use ganger_document::view::worker::{HeldJob, Worker};
 pub use ganger_types::command::TakeMode;
@@ -50,6 +52,24 @@ pub enum KeepFor {
     Time(Duration),
     /// Forever: retention never removes the job.
     Ever,
+}
+
+/// A list: of the shard of a client, or of all shards ([`Client::at_all_shards`](crate::Client::at_all_shards)).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed<T> {
+    /// The entries, in the order of the list.
+    pub entries: Vec<T>,
+    /// Shards that could not be reached, whose entries are missing; empty for the list of one shard.
+    pub unreachable: Vec<String>,
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            unreachable: Vec::new(),
+        }
+    }
 }
 
 /// What a drawing of a graph shows.

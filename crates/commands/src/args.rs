@@ -9,8 +9,9 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
-    alerts, backup, bench, check, completions, events, failures, graphs, job, man, operation,
-    outbox, queue, run, schedule, server, stats, submit, token, top, version, worker, workers,
+    alerts, audit_log, backup, bench, check, completions, events, failures, graphs, job, man,
+    operation, outbox, queue, run, schedule, server, server_info, stats, submit, token, top,
+    version, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -68,6 +69,10 @@ pub(crate) enum Command {
     Outbox(outbox::OutboxArgs),
     /// Show the server, its queues, and the statistics of a day.
     Stats(stats::StatsArgs),
+    /// Show the server: its shards, how busy they are, their space, and its settings.
+    ServerInfo(server_info::ServerInfoArgs),
+    /// Show who did what: the newest records of the audit log.
+    AuditLog(audit_log::AuditLogArgs),
     /// Show events as they happen.
     Events(events::EventsArgs),
     /// Show queues, jobs, workers and what needs attention, live in the terminal.

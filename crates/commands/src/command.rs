@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod alerts;
+pub(crate) mod audit_log;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -24,6 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod server;
+pub(crate) mod server_info;
 pub(crate) mod stats;
 pub(crate) mod submit;
 pub(crate) mod token;
@@ -92,6 +94,8 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Outbox(args) => outbox::run(context, &args).await,
         Command::Stats(args) => stats::run(context, args).await,
         Command::Events(args) => events::run(context, args).await,
+        Command::ServerInfo(args) => server_info::run(context, &args).await,
+        Command::AuditLog(args) => audit_log::run(context, args).await,
         Command::Alerts(command) => alerts::run(context, command).await,
         Command::Top(args) => top::run(context, args).await,
         Command::Check(args) => check::run(context, args).await,

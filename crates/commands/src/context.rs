@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use ganger_client::{Client, Options, Retry, Trust, code};
+use ganger_client::{Client, Options, Retry, ShardId, Trust, code};
 use serde::Serialize;
 
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure};
-use crate::show::Palette;
+use crate::show::{Palette, escape};
 
 /// Time after which a server without an answer counts as unreachable.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,6 +82,14 @@ pub(crate) struct Global {
     pub(crate) retry_for: Option<Duration>,
 }
 
+/// The option of lists that names their shard.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct OfShard {
+    /// Shard to list, or all for those of all shards; that of the server if absent.
+    #[arg(long, value_name = "SHARD")]
+    pub(crate) shard: Option<String>,
+}
+
 /// Global options and output of this run.
 pub(crate) struct Context {
     pub(crate) global: Global,
@@ -123,6 +131,24 @@ impl Context {
             .await
             .map_err(|error| self.explain(error))?;
         Client::new(options).map_err(Into::into)
+    }
+
+    /// Connects to the server, for the requests of one shard: the named one, all of them for `all`, or that of the server
+    /// if there is no name.
+    pub(crate) async fn client_of_shard(&self, of: &OfShard) -> Result<Client, Failure> {
+        let client = self.client().await?;
+        match of.shard.as_deref() {
+            None => Ok(client),
+            Some("all") => Ok(client.at_all_shards()),
+            Some(name) => {
+                let shard = ShardId::new(name).ok_or_else(|| {
+                    Failure::usage(format!(
+                        "--shard: {name:?} is not a shard: 1 to 64 characters of A-Z a-z 0-9 . _ -"
+                    ))
+                })?;
+                Ok(client.at_shard(&shard))
+            }
+        }
     }
 
     /// Returns a client for long waits, which survives a restart of the server.
@@ -202,6 +228,25 @@ impl Context {
 #[expect(clippy::print_stderr, reason = "this is where remarks go")]
 pub(crate) fn remark(text: impl AsRef<str>) {
     eprintln!("{}", text.as_ref());
+}
+
+/// The name of an entry of a list, with its shard if the list is of all shards.
+pub(crate) fn with_shard(shard: Option<&str>, name: &str) -> String {
+    let name = escape::line(name);
+    match shard {
+        Some(shard) => format!("{}/{name}", escape::line(shard)),
+        None => name,
+    }
+}
+
+/// Remarks that the entries of shards are missing from a list.
+pub(crate) fn remark_unreachable(shards: &[String]) {
+    if !shards.is_empty() {
+        remark(format!(
+            "shards that cannot be reached are missing: {}",
+            shards.join(", ")
+        ));
+    }
 }
 
 /// Returns the token from the environment, or from the file named there; `None` if there is none.

@@ -23,7 +23,7 @@ pub(crate) use ganger_proto::convert::At;
 pub(crate) use import::import;
 pub(crate) use job::{alter, enqueue, members};
 pub(crate) use lease::{StreamSettings, cut, hello, lease, report};
-pub(crate) use list::{job_query, matching_query};
+pub(crate) use list::{Order, job_query, listing, matching_query};
 pub(crate) use place::Shards;
 pub(crate) use schedule::schedule;
 

@@ -1,18 +1,20 @@
 //! The gRPC dialect: the services of `ganger.v1` over a shard, with reflection and health.
 //!
-//! `decode` checks and converts requests, `encode` converts replies, `problem` has the one table of errors, and `service`
-//! has a file per service. No rule of the queue is here.
+//! `decode` checks and converts requests, `encode` converts replies, `problem` has the one table of errors, `service`
+//! has a file per service, and `merged` merges the lists of all shards. No rule of the queue is here.
 
 #![forbid(unsafe_code)]
 
 mod authorization;
 mod decode;
 mod encode;
+pub mod merged;
 mod problem;
 mod rights;
 mod service;
 mod work;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -57,6 +59,8 @@ pub struct Options {
     pub shards: Vec<Handle>,
     /// Finder of what needs attention; `None`: it looks at the shards of this process only.
     pub attention: Option<Attention>,
+    /// Settings of the server that are not secret, by name; callers who may observe the server read them.
+    pub shown_settings: BTreeMap<String, String>,
     /// Streams of events and logs open at once, together with those of other dialects.
     pub streams: StreamLimit,
     /// Becomes true when the server is about to stop: workers are notified and get no further jobs.
@@ -79,6 +83,7 @@ impl Default for Options {
             router: None,
             shards: Vec::new(),
             attention: None,
+            shown_settings: BTreeMap::new(),
             streams: StreamLimit::new(1_000),
             draining: watch::channel(false).1,
             stopping: CancellationToken::new(),

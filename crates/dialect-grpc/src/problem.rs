@@ -133,6 +133,11 @@ impl Problem {
         )
     }
 
+    /// The problem of something that may be there soon.
+    pub(crate) fn after_default(self) -> Self {
+        self.after(RETRY_AFTER_DEFAULT)
+    }
+
     fn after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self

@@ -8,6 +8,7 @@ mod graphs;
 mod insight;
 mod jobs;
 mod leases;
+mod list;
 mod operations;
 mod queues;
 mod schedules;

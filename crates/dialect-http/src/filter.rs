@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use ganger_document::names::read;
+use ganger_types::cursor::read_ready_place;
 use ganger_types::limits::{CONDITION_VALUES_MAX, PAGE_JOBS_MAX};
 use ganger_types::query::{Budget, JobQuery, ReadyPlace};
-use ganger_types::{
-    JobKey, JobState, JobStates, LabelKey, LabelValue, Namespace, PageCursor, Priority, Queue, Tag,
-};
+use ganger_types::{JobState, JobStates, LabelKey, LabelValue, Namespace, PageCursor, Queue, Tag};
 
 use crate::arguments::{Arguments, refused};
 use crate::problem::Problem;
@@ -147,7 +146,7 @@ pub(crate) fn from_arguments(
             let reason = "runs_next is the order of one queue: name it with `queue`";
             let queue = query.queue.clone();
             let queue = queue.ok_or_else(|| refused("order", reason))?;
-            Order::Next(queue, place(arguments, ready_place)?)
+            Order::Next(queue, place(arguments, read_ready_place)?)
         }
     };
     if order == Order::Number {
@@ -159,19 +158,6 @@ pub(crate) fn from_arguments(
         order,
         is_summary: is_summary.unwrap_or(false),
     })
-}
-
-/// The place of a ready job as text, for the `next` of a page.
-pub(crate) fn ready_place_text((priority, at, key): ReadyPlace) -> String {
-    format!("{}.{at}.{key}", priority.millionths())
-}
-
-fn ready_place(text: &str) -> Option<ReadyPlace> {
-    let mut parts = text.split('.');
-    let priority = Priority::from_millionths(parts.next()?.parse().ok()?);
-    let at = parts.next()?.parse().ok()?;
-    let key = JobKey(parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some((priority, at, key))
 }
 
 fn place<T>(

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
+use ganger_router::{places_text, read_places};
 use ganger_types::ShardId;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -272,7 +273,7 @@ impl Merged {
         self.places.sort();
         let next = match self.places.as_slice() {
             [] => Value::Null,
-            places => place_text(places).into(),
+            places => places_text(places).into(),
         };
         self.document.insert("next".to_owned(), next);
         Value::Object(self.document)
@@ -337,22 +338,8 @@ fn decoded(text: &str) -> String {
     percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
-/// Shards with their places as text. A shard that is not named has no more entries.
-fn place_text(places: &[(ShardId, String)]) -> String {
-    let places = places.iter().map(|(shard, place)| {
-        let place = utf8_percent_encode(place, NON_ALPHANUMERIC);
-        format!("{shard}~{place}")
-    });
-    places.collect::<Vec<_>>().join("!")
-}
-
 fn read_place(text: &str) -> Result<Vec<(ShardId, String)>, Problem> {
-    let parts = text.split('!').map(|part| {
-        let (shard, place) = part.split_once('~')?;
-        let place = percent_decode_str(place).decode_utf8().ok()?;
-        Some((ShardId::new(shard)?, place.into_owned()))
-    });
-    let places: Option<Vec<_>> = parts.collect();
+    let places = read_places(text);
     let shown: String = text.chars().take(200).collect();
     let reason =
         format!("{shown:?} is not the `next` of a list of all shards: send that unchanged");

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use ganger_types::limits::NAME_BYTES_MAX;
 use ganger_types::{
     Graph, Group, IdempotencyKey, JobId, JobName as StoredName, Kind, LabelKey, LabelValue,
     NameError, Namespace, Queue, RequestId, ScheduleId, ShardId, Tag, UniqueKey, Worker,
@@ -113,6 +114,40 @@ impl<T> PartialSchema for Named<T> {
 impl<T> ToSchema for Named<T> {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("Name")
+    }
+}
+
+/// The first bytes of names, as text; at most as many as a name has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamePrefix(pub Vec<u8>);
+
+impl<'de> Deserialize<'de> for NamePrefix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let prefix = read(String::deserialize(deserializer)?.as_bytes());
+        if prefix.len() > NAME_BYTES_MAX {
+            return Err(serde::de::Error::custom(format_args!(
+                "a prefix of {} bytes is longer than a name, which has at most {NAME_BYTES_MAX}",
+                prefix.len()
+            )));
+        }
+        Ok(Self(prefix))
+    }
+}
+
+impl PartialSchema for NamePrefix {
+    fn schema() -> RefOr<Schema> {
+        let about =
+            "What names begin with: at most 255 bytes; a byte that is not UTF-8 is written \\xNN.";
+        ObjectBuilder::new()
+            .schema_type(Type::String)
+            .description(Some(about))
+            .into()
+    }
+}
+
+impl ToSchema for NamePrefix {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("NamePrefix")
     }
 }
 

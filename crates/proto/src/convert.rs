@@ -16,6 +16,7 @@ mod operation;
 mod policy;
 mod queue;
 mod schedule;
+mod server;
 mod settings;
 
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! `topology` has the addresses of shards; `reach` calls one, wherever it is; `submit` submits jobs to several of
 //! them, all or none; `forward` forwards a request; `delivery` delivers their messages until they are confirmed;
-//! `service` is the service that peers call.
+//! `service` is the service that peers call; `server_document` describes the server.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,9 @@ mod error;
 mod forward;
 mod graphs;
 mod link;
+mod places;
 mod reach;
+mod server_document;
 mod service;
 mod status;
 mod submit;
@@ -31,6 +33,8 @@ pub use graphs::{
     LayoutRequest, OPEN_MAX, position_text, read_position,
 };
 pub use link::{Connector, Link, PlainConnector, with_timeouts};
+pub use places::{places_text, read_places};
+pub use server_document::server_document;
 pub use submit::{Busy, Submitted};
 pub use topology::{Topology, TopologyError};
 

@@ -1,4 +1,6 @@
-//! Requests for the lists of all shards: asks each shard, wherever it is, and answers with one document.
+//! Requests for the lists of all shards: asks each shard, wherever it is, and answers with one document or message.
+
+mod calls;
 
 use std::time::Duration;
 
@@ -40,6 +42,9 @@ impl ShardDispatch {
             .get(SHARD)
             .map(|value| value.as_bytes() == ALL_SHARDS.as_bytes());
         let is_named = named.unwrap_or_else(|| {
+            if protocol != Protocol::Http {
+                return false;
+            }
             let mut pairs = head.uri.query().unwrap_or_default().split('&');
             pairs.any(|pair| pair.split_once('=') == Some((SHARD_PARAMETER, ALL_SHARDS)))
         });
@@ -47,11 +52,20 @@ impl ShardDispatch {
             let shard = ShardId::new(ALL_SHARDS);
             shard.is_some_and(|shard| self.router().known().contains(&shard))
         };
-        protocol == Protocol::Http && is_named && !is_shard()
+        is_named && !is_shard()
     }
 
     /// Answers a request for the lists of all shards.
-    pub(crate) async fn answer_for_all(&self, head: &Parts, caller: &Identity) -> Response<Body> {
+    pub(crate) async fn answer_for_all(
+        &self,
+        protocol: Protocol,
+        head: &Parts,
+        body: Body,
+        caller: &Identity,
+    ) -> Response<Body> {
+        if protocol == Protocol::Grpc {
+            return self.answer_call_for_all(head, body, caller).await;
+        }
         let path = head.uri.path();
         if head.method != Method::GET || !is_merged(path) {
             let detail = format!(
@@ -114,6 +128,33 @@ impl ShardDispatch {
         Ok((pages, unreachable))
     }
 
+    /// Sends one shard its part of a request, with the head of the request but for method, address and length. `None`: no
+    /// server has the shard.
+    pub(super) async fn pass_to(
+        &self,
+        protocol: Protocol,
+        head: &Parts,
+        caller: &Identity,
+        shard: &ShardId,
+        mut request: Request<Body>,
+    ) -> Option<Response<Body>> {
+        *request.headers_mut() = head.headers.clone();
+        for name in [SHARD, header::CONTENT_LENGTH.as_str()] {
+            request.headers_mut().remove(name);
+        }
+        *request.extensions_mut() = head.extensions.clone();
+        Some(match self.route_to(shard)? {
+            Route::Local(dialects) => {
+                request.extensions_mut().insert(caller.clone());
+                dialects.answer(protocol, request).await
+            }
+            Route::Remote(shard) => {
+                self.forward_request(protocol, &shard, request, caller)
+                    .await
+            }
+        })
+    }
+
     async fn ask_shard(
         &self,
         head: &Parts,
@@ -126,19 +167,9 @@ impl ShardDispatch {
         };
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = uri;
-        *request.headers_mut() = head.headers.clone();
-        request.headers_mut().remove(SHARD);
-        *request.extensions_mut() = head.extensions.clone();
-        let response = match self.route_to(shard) {
-            Some(Route::Local(dialects)) => {
-                request.extensions_mut().insert(caller.clone());
-                dialects.answer(Protocol::Http, request).await
-            }
-            Some(Route::Remote(shard)) => {
-                self.forward_request(Protocol::Http, &shard, request, caller)
-                    .await
-            }
-            None => return Answer::Unreachable,
+        let passed = self.pass_to(Protocol::Http, head, caller, shard, request);
+        let Some(response) = passed.await else {
+            return Answer::Unreachable;
         };
         let status = response.status();
         if status.is_server_error() {

@@ -175,7 +175,7 @@ impl ShardDispatch {
         };
         let (head, body) = request.into_parts();
         if !matches!(caller, Identity::Anonymous) && self.is_for_all(protocol, &head) {
-            return self.answer_for_all(&head, &caller).await;
+            return self.answer_for_all(protocol, &head, body, &caller).await;
         }
         let route = match caller {
             // Requests that need no credentials concern this server, and nothing is forwarded without an identity.

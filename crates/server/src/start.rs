@@ -374,6 +374,7 @@ impl Wiring<'_> {
             router: Some(self.router.clone()),
             shards: self.shards.to_vec(),
             attention: Some(self.attention.clone()),
+            shown_settings: self.common.config.shown(),
             streams: self.common.streams.clone(),
             ..ganger_dialect_grpc::Options::default()
         };

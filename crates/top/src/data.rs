@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use ganger_client::{
-    AttentionItem, Event, Explanation, Job, JobState, PeerView, QueueRates, QueueView, ServerInfo,
+    AttentionItem, Event, Explanation, GraphItem, Job, PeerView, QueueRates, QueueView, ServerInfo,
     Worker,
 };
 use serde::Serialize;
@@ -31,8 +31,10 @@ pub struct Snapshot {
     pub failures: Vec<FailureRow>,
     /// Workers of all shards.
     pub workers: Vec<WorkerRow>,
-    /// Graphs among the newest jobs.
-    pub graphs: Vec<GraphRow>,
+    /// The newest graphs, the newest first.
+    pub graphs: Vec<GraphItem>,
+    /// Whether there are more graphs than listed.
+    pub has_more_graphs: bool,
     /// The job that is open; `None` on other screens.
     pub job: Option<Box<JobDetail>>,
     /// The newest events, oldest first.
@@ -142,33 +144,6 @@ pub struct WorkerRow {
     /// The worker and the jobs that it holds.
     #[serde(flatten)]
     pub worker: Worker,
-}
-
-/// A graph, as far as its jobs are among the listed ones.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GraphRow {
-    /// Name of the shard.
-    pub shard: String,
-    /// Name of the graph.
-    pub graph: String,
-    /// Number of jobs in each state, in the order of [`JobState::ALL`].
-    pub counts: Vec<u64>,
-}
-
-impl GraphRow {
-    /// Returns the number of jobs.
-    pub fn jobs(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Returns the number of jobs in a state.
-    pub fn of(&self, state: JobState) -> u64 {
-        let place = JobState::ALL.iter().position(|known| *known == state);
-        place
-            .and_then(|place| self.counts.get(place))
-            .copied()
-            .unwrap_or_default()
-    }
 }
 
 /// The job that is open, with what its screen shows.

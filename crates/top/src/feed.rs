@@ -5,22 +5,21 @@ use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
 use ganger_client::{
-    Client, Error, Event, EventFilter, EventStream, Job, JobFilter, JobState, LogPosition, ShardId,
+    Client, Error, Event, EventFilter, EventStream, Job, JobFilter, JobOrder, LogPosition, ShardId,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::action::{Action, Clients};
 use crate::data::{
-    EventRow, FailureRow, GraphRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update,
-    WorkerRow,
+    EventRow, FailureRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update, WorkerRow,
 };
 use crate::screen::{Screen, Which};
 
 /// Jobs of a list.
 const JOBS_MAX: u32 = 200;
-/// Jobs among which graphs are looked for.
-const GRAPH_JOBS_MAX: u32 = 1_000;
+/// Graphs of a list.
+const GRAPHS_MAX: u32 = 200;
 /// Queues of a shard whose rates are asked.
 const RATES_MAX: usize = 200;
 /// Time for which rights and the list of shards are good.
@@ -289,9 +288,15 @@ impl Feed {
                 snapshot.has_more_jobs = has_more;
             }
             Screen::Graphs => {
-                let (jobs, has_more) = jobs(reached, &Which::default(), GRAPH_JOBS_MAX).await?;
-                snapshot.graphs = graphs(jobs);
-                snapshot.has_more_jobs = has_more;
+                // The server that is asked merges the graphs of all shards.
+                let page = self.source.client.graphs("", GRAPHS_MAX).await?;
+                snapshot.has_more_graphs = page.next.is_some() || !page.complete;
+                snapshot.graphs = page.graphs;
+                if let Some(shard) = &self.source.shard {
+                    let is_there = |name: &String| name == shard.as_str();
+                    let graphs = &mut snapshot.graphs;
+                    graphs.retain(|graph| graph.shards.iter().any(is_there));
+                }
             }
             Screen::Shards => {
                 for (shard, (_, client)) in snapshot.shards.iter_mut().zip(&self.shards) {
@@ -380,7 +385,7 @@ async fn jobs(
         group: which.group.clone(),
         graph: which.graph.clone(),
         worker: which.worker.clone(),
-        newest_first: true,
+        order: JobOrder::Newest,
         brief: true,
         limit,
         ..JobFilter::default()
@@ -404,30 +409,6 @@ async fn jobs(
     Ok((jobs, has_more))
 }
 
-/// The graphs of jobs, in the order of their newest job.
-fn graphs(jobs: Vec<Job>) -> Vec<GraphRow> {
-    let mut rows: Vec<GraphRow> = Vec::new();
-    for job in jobs {
-        let Some(graph) = job.graph else { continue };
-        let found = rows
-            .iter()
-            .position(|row| row.graph == graph && row.shard == job.shard);
-        let place = found.unwrap_or_else(|| {
-            rows.push(GraphRow {
-                shard: job.shard,
-                graph,
-                counts: vec![0; JobState::ALL.len()],
-            });
-            rows.len() - 1
-        });
-        let state = JobState::ALL.iter().position(|state| *state == job.state);
-        if let Some(count) = state.and_then(|state| rows[place].counts.get_mut(state)) {
-            *count += 1;
-        }
-    }
-    rows
-}
-
 /// The end of a job's log.
 #[derive(Default)]
 struct Log {
@@ -436,23 +417,29 @@ struct Log {
     lines: VecDeque<String>,
     /// The last line, which may go on.
     rest: String,
+    /// Whether the line that was read last began before the part that was read, so that the rest of it is left out.
+    skips_line: bool,
     has_more: bool,
 }
 
 impl Log {
-    /// Reads on, a bounded number of bytes. A long log catches up over several intervals.
+    /// Reads the end of the log of another job, or reads on: a bounded number of bytes.
     async fn read(&mut self, client: &Client, job: &Job) -> Result<(), Error> {
-        if self.job != job.r#ref {
+        let is_another = self.job != job.r#ref;
+        let page = if is_another {
+            client.log_tail(&job.r#ref, LOG_BYTES).await?
+        } else {
+            client.log(&self.job, self.next, LOG_BYTES).await?
+        };
+        if is_another {
+            let begins_within = page.chunks.first().is_some_and(|chunk| chunk.offset > 0);
             *self = Self {
                 job: job.r#ref.clone(),
-                next: LogPosition {
-                    attempt: job.attempt,
-                    offset: 0,
-                },
+                next: page.next,
+                skips_line: begins_within,
                 ..Self::default()
             };
         }
-        let page = client.log(&self.job, self.next, LOG_BYTES).await?;
         self.has_more = page.next != self.next && !page.chunks.is_empty() && !page.end;
         self.next = page.next;
         for chunk in page.chunks {
@@ -463,6 +450,10 @@ impl Log {
 
     fn add(&mut self, text: &str) {
         for piece in text.split_inclusive('\n') {
+            if self.skips_line {
+                self.skips_line = !piece.ends_with('\n');
+                continue;
+            }
             let room = LINE_CHARACTERS_MAX.saturating_sub(self.rest.chars().count());
             self.rest
                 .extend(piece.chars().filter(|it| *it != '\n').take(room));
@@ -535,5 +526,22 @@ impl Events {
         while self.rows.len() > EVENTS_MAX {
             self.rows.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_is_read_from_within_begins_with_a_whole_line() {
+        let mut log = Log {
+            skips_line: true,
+            ..Log::default()
+        };
+        log.add("end of a li");
+        log.add("ne\nfirst\nsec");
+        log.add("ond");
+        assert_eq!(log.lines(), ["first", "second"]);
     }
 }

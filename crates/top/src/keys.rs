@@ -1,12 +1,11 @@
 //! Keys: from a key and the state to a new state, and what the caller must do.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ganger_client::JobState;
 use ganger_document::measure::count;
 
 use crate::action::Action;
 use crate::screen::{Screen, Which};
-use crate::state::{EVERY_MAX, EVERY_MIN, Question, State, graph_key, type_into};
+use crate::state::{EVERY_MAX, EVERY_MIN, Question, State, type_into};
 
 /// What a key asks of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +145,7 @@ fn enter(state: &mut State) -> Request {
             ..Which::default()
         }),
         Screen::Graphs => Screen::Jobs(Which {
-            graph: Some(name),
+            graph: Some(row),
             ..Which::default()
         }),
         Screen::Events | Screen::Shards | Screen::Job(_) => return Request::Draw,
@@ -255,14 +254,17 @@ fn ask_cancel(state: &mut State) {
         let Some(row) = graphs.get(state.place()) else {
             return;
         };
-        let live = JobState::ALL.into_iter().filter(|job| !job.is_terminal());
-        let live: u64 = live.map(|job| row.of(job)).sum();
+        let (bound, live) = match &row.counts {
+            Some(counts) => ("", counts.unfinished()),
+            None => ("up to ", row.jobs),
+        };
         let text = format!(
-            "Cancel graph {}? {live} of its jobs are live. Type {live}:",
-            graph_key(row)
+            "Cancel graph {}? {bound}{live} of its jobs are live. Type {live}:",
+            row.graph
         );
+        // Each shard of a graph asks the others to cancel their jobs.
         let action = Action::CancelGraph {
-            shard: row.shard.clone(),
+            shard: row.shards.first().cloned().unwrap_or_default(),
             graph: row.graph.clone(),
         };
         return ask(state, text, Some(live), action);

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use ganger_client::JobState;
+use ganger_client::GraphItem;
 
 use crate::action::Action;
-use crate::data::{FailureRow, GraphRow, QueueRow, Snapshot, Update, WorkerRow};
+use crate::data::{FailureRow, QueueRow, Snapshot, Update, WorkerRow};
 use crate::screen::Screen;
 use crate::theme::Theme;
 
@@ -222,7 +222,7 @@ impl State {
                 .map(|row| row.group.clone())
                 .collect(),
             Screen::Workers => self.workers().iter().map(|row| worker_key(row)).collect(),
-            Screen::Graphs => self.graphs().iter().map(|row| graph_key(row)).collect(),
+            Screen::Graphs => self.graphs().iter().map(|row| row.graph.clone()).collect(),
             Screen::Events | Screen::Shards | Screen::Job(_) => Vec::new(),
         }
     }
@@ -323,12 +323,15 @@ impl State {
     }
 
     /// Returns the graphs that match the filter, in the chosen order.
-    pub fn graphs(&self) -> Vec<&GraphRow> {
+    pub fn graphs(&self) -> Vec<&GraphItem> {
         let rows = self.data.graphs.iter();
         let mut rows: Vec<_> = rows.filter(|row| self.matches(&row.graph)).collect();
         match self.sort {
-            1 => rows.sort_by_key(|row| std::cmp::Reverse(row.jobs())),
-            2 => rows.sort_by_key(|row| std::cmp::Reverse(row.of(JobState::Failed))),
+            1 => rows.sort_by_key(|row| std::cmp::Reverse(row.jobs)),
+            2 => rows.sort_by_key(|row| {
+                let failed = row.counts.as_ref().map(|counts| counts.failed);
+                std::cmp::Reverse(failed)
+            }),
             // The newest come first from the server.
             _ => {}
         }
@@ -378,8 +381,4 @@ pub(crate) fn queue_key(row: &QueueRow) -> String {
 
 pub(crate) fn worker_key(row: &WorkerRow) -> String {
     format!("{}/{}", row.shard, row.worker.worker)
-}
-
-pub(crate) fn graph_key(row: &GraphRow) -> String {
-    format!("{}/{}", row.shard, row.graph)
 }

@@ -8,7 +8,8 @@ use std::str::FromStr;
 
 use crate::external::ExternalJob;
 use crate::id::JobKey;
-use crate::query::JobQuery;
+use crate::job::Priority;
+use crate::query::{JobQuery, ReadyPlace};
 use crate::time::Timestamp;
 
 /// The last job of a page. Its text form is opaque to clients, which send it back unchanged.
@@ -62,9 +63,32 @@ impl FromStr for PageCursor {
     }
 }
 
+/// The place of a ready job in its queue as text, opaque to clients.
+pub fn ready_place_text((priority, at, key): ReadyPlace) -> String {
+    format!("{}.{at}.{key}", priority.millionths())
+}
+
+/// Reads the place of a ready job from its text; `None` if it is not the text of one.
+pub fn read_ready_place(text: &str) -> Option<ReadyPlace> {
+    let mut parts = text.split('.');
+    let priority = Priority::from_millionths(parts.next()?.parse().ok()?);
+    let at = parts.next()?.parse().ok()?;
+    let key = JobKey(parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some((priority, at, key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ready_place_is_read_back_as_it_was_written() {
+        let place = (Priority::from_millionths(-1_500_000), 7, JobKey(9));
+        assert_eq!(read_ready_place(&ready_place_text(place)), Some(place));
+        for text in ["", "1", "1.2", "1.2.3.4", "a.2.3"] {
+            assert_eq!(read_ready_place(text), None, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_place_is_read_back_as_it_was_written() {

@@ -2,5 +2,6 @@
 
 mod bench;
 mod command_line;
+mod graphs;
 mod operating;
 mod walkthroughs;

@@ -31,7 +31,7 @@ fn run_failing(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String)
 #[test]
 fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
     let server = server_with_jobs();
-    let conditions: [(&[&str], u64); 14] = [
+    let conditions: [(&[&str], u64); 20] = [
         (&["--queue", "stock"], 5),
         (&["--queue", "empty"], 0),
         (&["--kind", "a"], 2),
@@ -40,6 +40,12 @@ fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
         (&["--tag", "t"], 2),
         (&["--label", "l=1"], 2),
         (&["--label", "l=2"], 0),
+        (&["--tag", "t", "--tag", "u"], 0),
+        (&["--kind-prefix", "a"], 2),
+        (&["--id-prefix", "g"], 1),
+        (&["--tracked=false"], 5),
+        (&["--tracked", "--unique-key", "u"], 0),
+        (&["--attempts", "1", "--finished-since", "-1h"], 0),
         (&["--since", "-1h"], 5),
         (&["--until", "-1h"], 0),
         (&["--schedule", "none"], 0),
@@ -99,6 +105,58 @@ fn selected_jobs_are_cancelled_retried_and_deleted() {
         "0"
     );
     assert_eq!(counts()["ready"], 2, "the others are as they were");
+}
+
+#[test]
+fn jobs_that_meet_conditions_are_altered_by_an_operation() {
+    let server = server_with_jobs();
+    let changes = [
+        "job",
+        "alter",
+        "--kind",
+        "a",
+        "--tag",
+        "t",
+        "--into",
+        "other",
+        "--set-priority",
+        "-3",
+        "--add-tag",
+        "late",
+        "--remove-tag",
+        "t",
+        "--set-label",
+        "by=me",
+        "--remove-label",
+        "l",
+        "--reason",
+        "first",
+    ];
+    assert_eq!(server.run_ok(&changes, "").trim(), "2 jobs changed");
+    let list = server.run_ok(&["job", "list", "--json", "--queue", "other"], "");
+    let jobs: Vec<Value> = list.lines().map(json).collect();
+    assert_eq!(jobs.len(), 2, "{list}");
+    for job in &jobs {
+        assert_eq!(job["priority"], -3);
+        assert_eq!(job["tags"], serde_json::json!(["late"]));
+        assert_eq!(job["labels"], serde_json::json!({"by": "me"}));
+    }
+    let shown = json(&server.run_ok(&["operation", "get", "op-1", "--json"], ""));
+    assert_eq!(shown["action"], "alter");
+    assert_eq!(shown["reason"], "first");
+    let filter = &shown["filter"];
+    assert_eq!(
+        (&filter["kind"], &filter["tag"]),
+        (&"a".into(), &"t".into())
+    );
+    for (arguments, words) in [
+        (&["job", "alter", "--into", "q"][..], "give conditions"),
+        (&["job", "alter", "--kind", "a"][..], "nothing to change"),
+    ] {
+        let (code, text) = run_failing(&server, arguments);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(words), "{text}");
+    }
 }
 
 #[test]

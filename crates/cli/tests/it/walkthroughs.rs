@@ -89,6 +89,11 @@ pub(crate) struct TestServer {
 
 impl TestServer {
     pub(crate) fn new() -> Self {
+        Self::start(["--shard", "1"])
+    }
+
+    /// Starts a server with these shards, and a worker of its first.
+    pub(crate) fn start(shards: [&str; 2]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let programs = dir.path().join("worker.d");
         fs::create_dir(&programs).expect("made");
@@ -100,7 +105,8 @@ impl TestServer {
         let server = spawn(
             Command::new(cargo_bin("ganger"))
                 .current_dir(dir.path())
-                .args(["server", "--addr", ":0", "--shard", "1", "--db", "test.db"]),
+                .args(["server", "--addr", ":0", "--db", "test.db"])
+                .args(shards),
             &log,
         );
         let address = wait_for(&log, "url=http://");

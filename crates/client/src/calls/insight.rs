@@ -12,8 +12,8 @@ use ganger_proto::convert;
 use crate::convert::{imported, us};
 use crate::error::Error;
 use crate::model::{
-    Alert, AttentionItem, ImportRecord, PeerView, QueueRates, ServerInfo, Statistics, TrackedJob,
-    WaitingMessage, WhoAmI, Worker,
+    Alert, AttentionItem, FailureGroup, ImportRecord, Listed, PeerView, QueueRates, ServerInfo,
+    Statistics, TrackedJob, WaitingMessage, WhoAmI, Worker,
 };
 
 impl Client {
@@ -28,16 +28,27 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn failure_groups(&self) -> Result<Vec<(String, u64)>, Error> {
-        let reply = call!(
-            self,
-            Safe,
-            insight_wire.failure_groups(self.insight_request())
-        )?;
-        Ok(reply
-            .groups
-            .into_iter()
-            .map(|group| (group.group, group.jobs))
-            .collect())
+        let groups = self.list_failure_groups().await?.entries.into_iter();
+        Ok(groups.map(|group| (group.group, group.jobs)).collect())
+    }
+
+    /// Returns the failure groups with their numbers of jobs: of the shard of this client, or of all shards
+    /// ([`Client::at_all_shards`]), where a group has an entry for each shard that has jobs of it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn list_failure_groups(&self) -> Result<Listed<FailureGroup>, Error> {
+        let request = self.insight_request();
+        let reply = call!(self, Safe, insight_wire.failure_groups(request))?;
+        let groups = reply.groups.into_iter().map(|group| FailureGroup {
+            group: group.group,
+            jobs: group.jobs,
+            shard: convert::non_empty(group.shard),
+        });
+        Ok(Listed {
+            entries: groups.collect(),
+            unreachable: reply.unreachable,
+        })
     }
 
     /// Returns what needs attention in the namespace and on all shards, the worst first.
@@ -120,8 +131,20 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn workers(&self) -> Result<Vec<Worker>, Error> {
+        Ok(self.list_workers().await?.entries)
+    }
+
+    /// Returns all known workers: of the shard of this client, or of all shards ([`Client::at_all_shards`]), where a worker
+    /// has an entry for each shard that it asks.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn list_workers(&self) -> Result<Listed<Worker>, Error> {
         let reply = call!(self, Safe, insight_wire.workers(self.insight_request()))?;
-        Ok(reply.workers.into_iter().map(Into::into).collect())
+        Ok(Listed {
+            entries: reply.workers.into_iter().map(Into::into).collect(),
+            unreachable: reply.unreachable,
+        })
     }
 
     /// Returns tags with their numbers of jobs, the most used first: skips `skip` tags, returns at most `limit` (100 if

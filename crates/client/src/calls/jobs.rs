@@ -11,7 +11,7 @@ use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
     Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, Explanation, FailurePolicy,
-    GraphView, InputView, Job, JobFilter, JobState, LogPage, LogPosition, Page,
+    GraphView, InputView, Job, JobCount, JobFilter, JobState, LogPage, LogPosition, Page,
 };
 use ganger_proto::convert;
 
@@ -68,7 +68,8 @@ impl Client {
         Ok(convert::job(wire)?)
     }
 
-    /// Returns one page of the jobs that match the filter.
+    /// Returns one page of the jobs that match the filter: of the shard of this client, or of all shards
+    /// ([`Client::at_all_shards`]).
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
@@ -80,13 +81,18 @@ impl Client {
         )?)
     }
 
-    /// Returns the number of jobs that match the filter; its order, cursor, limit and `brief` are ignored.
+    /// Returns the number of jobs that match the filter; its order, cursor, limit and `brief` are ignored. With a budget,
+    /// or of all shards ([`Client::at_all_shards`]), the number may be too small; it says so.
     ///
     /// # Errors
     /// If the filter is refused, or the server cannot be reached.
-    pub async fn count(&self, filter: JobFilter) -> Result<u64, Error> {
+    pub async fn count(&self, filter: JobFilter) -> Result<JobCount, Error> {
         let request = filter.into_wire(self.namespace());
-        Ok(call!(self, Safe, jobs_wire.count(request))?.count)
+        Ok(crate::convert::count(call!(
+            self,
+            Safe,
+            jobs_wire.count(request)
+        )?))
     }
 
     /// Waits until a job has ended, at most for `wait_for`; returns the job as it is then.
@@ -213,6 +219,23 @@ impl Client {
             attempt: from.attempt,
             offset: from.offset,
             bytes_max,
+            tail_bytes: None,
+        };
+        Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
+    }
+
+    /// Returns the end of the log of a job's last attempt: at most about `bytes` bytes, at most 1 MiB. The page may begin
+    /// within a line.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn log_tail(&self, job: &str, bytes: u32) -> Result<LogPage, Error> {
+        let request = v1::LogRequest {
+            namespace: self.namespace(),
+            job: job.to_owned(),
+            bytes_max: bytes,
+            tail_bytes: Some(bytes.into()),
+            ..v1::LogRequest::default()
         };
         Ok(call!(self.for_job(job), Safe, jobs_wire.read_log(request))?.into())
     }

@@ -7,21 +7,57 @@ use ganger_proto::v1;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::ms;
+use crate::convert::{labels, ms};
 use crate::error::Error;
-use crate::model::{BulkAction, JobFilter, Operation};
+use crate::model::{JobFilter, Operation};
 
 /// An operation to start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewOperation {
-    /// What to do with each job. A retry does not retry dependents: they match the filter too, or stay.
-    pub action: BulkAction,
+    /// What to do with each job.
+    pub action: OperationAction,
     /// Conditions on the jobs; at least one.
     pub filter: JobFilter,
     /// Maximum number of jobs to change; `None`: no limit.
     pub at_most: Option<u64>,
     /// Time over which to spread the changes, at most 7 days; `None`: as soon as possible.
     pub spread_over: Option<Duration>,
+    /// Reason, for people and for the audit log; may be empty.
+    pub reason: String,
+}
+
+/// What an operation does with each job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperationAction {
+    /// Cancels the job.
+    Cancel,
+    /// Puts the finished job back on its queue, or on the named one. Dependents are not retried with it: they match the
+    /// filter too, or stay.
+    Retry {
+        /// Queue for the job; `None` for its own.
+        queue: Option<String>,
+    },
+    /// Removes the job.
+    Delete,
+    /// Changes fields of the job.
+    Alter(AlteredFields),
+}
+
+/// Fields that an operation changes in each job; those that are `None` or empty stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlteredFields {
+    /// New priority; smaller runs first. For jobs that have not ended.
+    pub priority: Option<i64>,
+    /// New queue. For jobs that do not run.
+    pub queue: Option<String>,
+    /// Tags to add to the job.
+    pub tags_added: Vec<String>,
+    /// Tags to remove from the job; absent ones are ignored.
+    pub tags_removed: Vec<String>,
+    /// Labels to set, as key and value.
+    pub labels_set: Vec<(String, String)>,
+    /// Keys of labels to remove; absent ones are ignored.
+    pub labels_removed: Vec<String>,
 }
 
 impl Client {
@@ -35,18 +71,25 @@ impl Client {
             filter: Some(new.filter.into_wire(self.namespace())),
             at_most: new.at_most.unwrap_or(0),
             spread_over_ms: new.spread_over.map(ms),
+            reason: new.reason,
             ..v1::StartOperationRequest::default()
         };
         let action = match new.action {
-            BulkAction::Cancel { reason } => {
-                request.reason = reason;
-                v1::OperationAction::Cancel
-            }
-            BulkAction::Retry { queue, .. } => {
+            OperationAction::Cancel => v1::OperationAction::Cancel,
+            OperationAction::Retry { queue } => {
                 request.queue = queue;
                 v1::OperationAction::Retry
             }
-            BulkAction::Delete => v1::OperationAction::Delete,
+            OperationAction::Delete => v1::OperationAction::Delete,
+            OperationAction::Alter(fields) => {
+                request.priority = fields.priority;
+                request.queue = fields.queue;
+                request.tags_added = fields.tags_added;
+                request.tags_removed = fields.tags_removed;
+                request.labels_set = labels(fields.labels_set);
+                request.labels_removed = fields.labels_removed;
+                v1::OperationAction::Alter
+            }
         };
         request.set_action(action);
         let reply = call!(self, IfNothingChanged, operations_wire.start(request))?;

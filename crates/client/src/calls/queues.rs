@@ -6,7 +6,7 @@ use ganger_proto::v1;
 use super::jobs::call;
 use crate::Client;
 use crate::error::Error;
-use crate::model::{NamespaceSettings, NamespaceView, QueueSettings, QueueView};
+use crate::model::{Listed, NamespaceSettings, NamespaceView, QueueSettings, QueueView};
 
 impl Client {
     fn queue_named(&self, queue: &str) -> v1::QueueRequest {
@@ -21,7 +21,16 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn queues(&self) -> Result<Vec<QueueView>, Error> {
-        let mut all = Vec::new();
+        Ok(self.list_queues().await?.entries)
+    }
+
+    /// Returns all queues of the namespace: of the shard of this client, or of all shards
+    /// ([`Client::at_all_shards`]).
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn list_queues(&self) -> Result<Listed<QueueView>, Error> {
+        let mut all = Listed::default();
         let mut cursor = String::new();
         loop {
             let request = v1::QueuesRequest {
@@ -31,10 +40,14 @@ impl Client {
             };
             let reply = call!(self, Safe, queues_wire.list(request))?;
             for queue in reply.queues {
-                all.push(convert::queue(queue)?);
+                all.entries.push(convert::queue(queue)?);
             }
+            // Each page names the shards that are missing from it.
+            all.unreachable.extend(reply.unreachable);
             cursor = reply.next;
             if cursor.is_empty() {
+                all.unreachable.sort();
+                all.unreachable.dedup();
                 return Ok(all);
             }
         }

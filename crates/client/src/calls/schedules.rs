@@ -10,7 +10,7 @@ use ganger_proto::convert;
 
 use crate::convert::at;
 use crate::error::Error;
-use crate::model::{NewSchedule, Schedule};
+use crate::model::{Listed, NewSchedule, Schedule};
 
 impl Client {
     fn schedule_named(&self, id: &str) -> v1::ScheduleRequest {
@@ -41,12 +41,25 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn schedules(&self) -> Result<Vec<Schedule>, Error> {
+        Ok(self.list_schedules().await?.entries)
+    }
+
+    /// Returns all schedules of the namespace: of the shard of this client, or of all shards
+    /// ([`Client::at_all_shards`]).
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn list_schedules(&self) -> Result<Listed<Schedule>, Error> {
         let request = v1::SchedulesRequest {
             namespace: self.namespace(),
         };
         let reply = call!(self, Safe, schedules_wire.list(request))?;
         let schedules = reply.schedules.into_iter();
-        schedules.map(|one| Ok(convert::schedule(one)?)).collect()
+        let schedules = schedules.map(|one| Ok(convert::schedule(one)?));
+        Ok(Listed {
+            entries: schedules.collect::<Result<_, Error>>()?,
+            unreachable: reply.unreachable,
+        })
     }
 
     /// Returns a schedule.

@@ -7,7 +7,7 @@ use super::{at, labels, ms, some, us, wire_policy, wire_state};
 use crate::error::Error;
 use crate::model::{
     Accepted, Alteration, BulkResult, ChangeResult, Dependency, Edge, Enqueued, Input, InputView,
-    JobFilter, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
+    JobCount, JobFilter, JobOrder, LogChunk, LogPage, LogPosition, NewJob, Page, Start, Unique,
 };
 
 impl From<NewJob> for v1::NewJob {
@@ -106,16 +106,30 @@ impl JobFilter {
             queue: self.queue,
             state: self.states.into_iter().map(wire_state).collect(),
             kind: self.kind,
-            tag: self.tag,
-            label: self.label.map(|(key, value)| v1::Label { key, value }),
+            kind_prefix: self.kind_prefix,
+            id_prefix: self.id_prefix,
+            tag: self.tags,
+            label: labels(self.labels),
             graph: self.graph,
             schedule: self.schedule,
             group: self.group,
             failure_text: self.failure_text,
             worker: self.worker,
+            unique_key: self.unique_key,
+            tracked: self.tracked,
+            attempt_min: self.attempt_min,
             created_from_us: self.created_from.map(us),
             created_before_us: self.created_before.map(us),
-            newest_first: self.newest_first,
+            finished_from_us: self.finished_from.map(us),
+            finished_before_us: self.finished_before.map(us),
+            newest_first: self.order == JobOrder::Newest,
+            order: match self.order {
+                JobOrder::Oldest | JobOrder::Newest => v1::ListOrder::Unspecified,
+                JobOrder::FinishedNewest => v1::ListOrder::FinishedNewest,
+                JobOrder::RunsNext => v1::ListOrder::RunsNext,
+            }
+            .into(),
+            budget_ms: self.budget.map(ms),
             cursor: self.cursor.unwrap_or_default(),
             limit: self.limit,
             brief: self.brief,
@@ -132,8 +146,20 @@ pub(crate) fn page(page: v1::ListReply) -> Result<Page, Error> {
             .map(convert::job)
             .collect::<Result<_, _>>()?,
         next: some(page.next),
-        ..Page::default()
+        complete: page.complete,
+        looked_at: page.looked_at,
+        looked_back_to: page.looked_back_to_us.map(at),
+        unreachable: page.unreachable,
     })
+}
+
+/// Converts a count of jobs.
+pub(crate) fn count(reply: v1::CountReply) -> JobCount {
+    JobCount {
+        count: reply.count,
+        exact: reply.exact,
+        unreachable: reply.unreachable,
+    }
 }
 
 impl TryFrom<v1::InputView> for InputView {

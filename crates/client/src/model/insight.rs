@@ -15,6 +15,17 @@ pub struct TrackedJob {
     pub view: Option<Job>,
 }
 
+/// A failure group, and the failed jobs of it that are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureGroup {
+    /// Name of the group.
+    pub group: String,
+    /// Number of its jobs.
+    pub jobs: u64,
+    /// Shard of the jobs; `None` unless the list is of all shards.
+    pub shard: Option<String>,
+}
+
 /// How fast a queue, or all queues together, fill and empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueRates {
@@ -60,6 +71,21 @@ pub struct WhoAmI {
     pub may: Vec<String>,
     /// Time from which the credential is no longer known; `None` if it does not expire.
     pub expires_at: Option<SystemTime>,
+}
+
+/// Conditions on records of the audit log; a record must meet all that are given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// Text that the caller's name contains; `None`: any.
+    pub who: Option<String>,
+    /// Name of the operation, such as `cancelJob` or `ganger.v1.Jobs/Cancel`; `None`: any.
+    pub what: Option<String>,
+    /// How it ended: `done`, `refused` or `denied`; `None`: any.
+    pub outcome: Option<String>,
+    /// `next` of the page before; `None`: from the newest record on.
+    pub after: Option<String>,
+    /// Maximum number of records, 1 to 1,000; 0: 100.
+    pub limit: u32,
 }
 
 /// Conditions on events to follow.

@@ -1,7 +1,7 @@
 //! Job filters, inputs, logs, and changes of jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
@@ -16,10 +16,14 @@ pub struct JobFilter {
     pub states: Vec<JobState>,
     /// Kind of the jobs; `None` for any.
     pub kind: Option<String>,
-    /// Tag that the jobs have; `None` for any.
-    pub tag: Option<String>,
-    /// Label, as key and value, that the jobs have; `None` for any.
-    pub label: Option<(String, String)>,
+    /// What the kinds of the jobs begin with; `None` for anything.
+    pub kind_prefix: Option<String>,
+    /// What the ids of the jobs begin with; `None` for anything.
+    pub id_prefix: Option<String>,
+    /// Tags that the jobs have, all of them, at most 16; empty for any.
+    pub tags: Vec<String>,
+    /// Labels, as keys and values, that the jobs have, all of them, at most 16; empty for any.
+    pub labels: Vec<(String, String)>,
     /// Graph that the jobs belong to; `None` for any.
     pub graph: Option<String>,
     /// Schedule that enqueued the jobs; `None` for any.
@@ -30,18 +34,44 @@ pub struct JobFilter {
     pub failure_text: Option<String>,
     /// Worker that holds the leases of the jobs; `None` for any.
     pub worker: Option<String>,
+    /// Unique key of the jobs; `None` for any.
+    pub unique_key: Option<String>,
+    /// Whether the jobs are tracked; `None` for tracked or not.
+    pub tracked: Option<bool>,
+    /// Smallest number of attempts of the jobs; `None` for any.
+    pub attempt_min: Option<u32>,
     /// Time at or after which the jobs were created; `None` for no bound.
     pub created_from: Option<SystemTime>,
     /// Time before which the jobs were created; `None` for no bound.
     pub created_before: Option<SystemTime>,
-    /// Whether the newest jobs come first.
-    pub newest_first: bool,
+    /// Time at or after which the jobs ended; `None` for no bound.
+    pub finished_from: Option<SystemTime>,
+    /// Time before which the jobs ended; `None` for no bound.
+    pub finished_before: Option<SystemTime>,
+    /// Order of the jobs.
+    pub order: JobOrder,
+    /// Time to look, up to 10 s: then, or after 20,000 records, the page ends and says so. `None` for no limit.
+    pub budget: Option<Duration>,
     /// [`Page::next`](super::Page::next) of the previous page; `None` for the first page.
     pub cursor: Option<String>,
     /// Maximum number of jobs, 1 to 1,000; 0 for 100.
     pub limit: u32,
     /// Whether to omit the histories.
     pub brief: bool,
+}
+
+/// Order of a list of jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobOrder {
+    /// By creation, the oldest first.
+    #[default]
+    Oldest,
+    /// By creation, the newest first.
+    Newest,
+    /// Jobs that have ended, the latest end first.
+    FinishedNewest,
+    /// The ready jobs of [`JobFilter::queue`], which must be given, as they will be leased.
+    RunsNext,
 }
 
 /// An input or dependency of a job.

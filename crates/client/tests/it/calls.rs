@@ -12,8 +12,8 @@ use crate::kit::{Server, take};
 use bytes::Bytes;
 use ganger_client::{
     Alteration, CatchUp, Client, Dependency, Edge, EventFilter, FailurePolicy, FailureReport,
-    Happening, JobFilter, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule, Options,
-    Progress, QueueSettings, ReleaseReport, RenewalReport, Report, ReportAnswer, Retry,
+    Happening, JobFilter, JobOrder, JobState, LogPosition, NamespaceSettings, NewJob, NewSchedule,
+    Options, Progress, QueueSettings, ReleaseReport, RenewalReport, Report, ReportAnswer, Retry,
     ScheduleSpec, Start, Submission, Unique,
 };
 
@@ -152,6 +152,14 @@ async fn a_job_is_enqueued_leased_and_completed() {
         .await
         .expect("read");
     assert_eq!(log.chunks[0].bytes, "hello\n");
+    let tail = client.log_tail(&one.id, 4).await.expect("read");
+    assert_eq!(
+        (tail.chunks[0].offset, &*tail.chunks[0].bytes),
+        (2, &b"llo\n"[..])
+    );
+    assert_eq!(tail.next, log.next, "the list goes on where the log ends");
+    let all = client.log_tail(&one.id, 100).await.expect("read");
+    assert_eq!(all.chunks, log.chunks);
     assert_eq!(client.tracked().await.expect("shown")[0].job, one.id);
     assert_eq!(
         client.tags(0, 0).await.expect("shown"),
@@ -455,7 +463,7 @@ async fn lists_have_pages_and_filters() {
     assert!(numbers.is_sorted());
     let five = JobFilter {
         kind: Some("five".into()),
-        newest_first: true,
+        order: JobOrder::Newest,
         ..JobFilter::default()
     };
     assert_eq!(client.list(five).await.expect("listed").jobs.len(), 5);

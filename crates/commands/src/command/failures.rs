@@ -1,14 +1,14 @@
 //! `ganger failures`: failed jobs by cause.
 
 use clap::{Args, Subcommand};
-use ganger_client::{Client, JobFilter, JobState};
+use ganger_client::{Client, FailureGroup, JobFilter, JobOrder, JobState};
 use serde_json::json;
 
 use crate::command::job;
-use crate::context::{Context, remark};
+use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::show::counted;
 use crate::show::table::Rows;
-use crate::show::{counted, escape};
 
 /// Number of jobs retried by one call.
 const RETRY_JOBS: u32 = 1_000;
@@ -18,7 +18,7 @@ const RETRY_JOBS: u32 = 1_000;
 pub(crate) enum FailuresCommand {
     /// List the causes, with the number of failed jobs of each.
     #[command(visible_alias = "ls")]
-    List,
+    List(OfShard),
     /// Show the failed jobs of one cause.
     Show(ShowArgs),
     /// Retry all failed jobs of one cause.
@@ -46,21 +46,28 @@ pub(crate) struct ShowArgs {
 pub(crate) async fn run(context: &Context, command: FailuresCommand) -> Outcome {
     let client = context.client().await?;
     match command {
-        FailuresCommand::List => list(context, &client).await,
+        FailuresCommand::List(of) => list(context, &of).await,
         FailuresCommand::Show(args) => show(context, &client, &args).await,
         FailuresCommand::Retry(args) => retry(context, &client, &args.group).await,
     }
 }
 
-async fn list(context: &Context, client: &Client) -> Outcome {
-    let mut groups = client.failure_groups().await?;
-    groups.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+async fn list(context: &Context, of: &OfShard) -> Outcome {
+    let client = context.client_of_shard(of).await?;
+    let listed = client.list_failure_groups().await?;
+    remark_unreachable(&listed.unreachable);
+    let mut groups = listed.entries;
+    groups.sort_by(|a, b| b.jobs.cmp(&a.jobs).then_with(|| a.group.cmp(&b.group)));
     let mut rows = Rows::new(&[">jobs", "group"]);
-    for (group, jobs) in &groups {
+    for FailureGroup { group, jobs, shard } in &groups {
         if context.is_json() {
-            context.json(&json!({ "group": group, "jobs": jobs }))?;
+            let mut document = json!({ "group": group, "jobs": jobs });
+            if let Some(shard) = shard {
+                document["shard"] = shard.as_str().into();
+            }
+            context.json(&document)?;
         }
-        rows.push([jobs.to_string(), escape::line(group)]);
+        rows.push([jobs.to_string(), with_shard(shard.as_deref(), group)]);
     }
     if !context.is_json() {
         if groups.is_empty() {
@@ -86,7 +93,7 @@ async fn show(context: &Context, client: &Client, args: &ShowArgs) -> Outcome {
     // One more than wanted shows whether there are more; a page holds 1,000.
     let limit = args.limit.clamp(1, 999);
     let mut filter = of_group(&args.group, limit + 1);
-    filter.newest_first = true;
+    filter.order = JobOrder::Newest;
     let mut page = client.list(filter).await?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = page.jobs.len() > limit;

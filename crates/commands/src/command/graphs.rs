@@ -71,7 +71,7 @@ fn list(context: &Context, page: &Graphs) -> Outcome {
                 escape::line(&item.graph),
                 state.to_owned(),
                 item.jobs.to_string(),
-                number(ended),
+                number(StateCounts::ended),
                 number(|counts| counts.failed),
                 time::relative(item.submitted_at, now),
             ]);
@@ -83,10 +83,6 @@ fn list(context: &Context, page: &Graphs) -> Outcome {
     }
     remark_missing(&page.unreachable, page.complete);
     Ok(Exit::Done)
-}
-
-fn ended(counts: &StateCounts) -> u64 {
-    counts.succeeded + counts.failed + counts.cancelled
 }
 
 fn remark_missing(unreachable: &[String], is_complete: bool) {

@@ -1,5 +1,6 @@
 //! `ganger job`: show and change jobs.
 
+mod alter;
 mod change;
 pub(crate) mod get;
 mod graph;
@@ -35,6 +36,8 @@ pub(crate) enum JobCommand {
     TimeOut(change::TimeOutArgs),
     /// Change priority, queue, start, tags, labels of a job.
     Set(Box<change::SetArgs>),
+    /// Change priority, queue, tags, labels of all jobs that match conditions.
+    Alter(Box<alter::AlterArgs>),
     /// Show a job's log.
     #[command(visible_alias = "log")]
     Logs(logs::LogsArgs),
@@ -60,6 +63,7 @@ pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
         JobCommand::Delete(args) => change::delete(context, *args).await,
         JobCommand::TimeOut(args) => change::time_out(context, &args).await,
         JobCommand::Set(args) => change::set(context, *args).await,
+        JobCommand::Alter(args) => alter::run(context, *args).await,
         JobCommand::Logs(args) => logs::run(context, &args).await,
         JobCommand::Graph(args) => graph::run(context, &args).await,
         JobCommand::Why(args) => why::run(context, &args).await,

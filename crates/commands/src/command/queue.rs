@@ -9,7 +9,7 @@ use ganger_client::{
 use serde_json::json;
 
 use crate::command::job;
-use crate::context::{Context, remark};
+use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::document::span::read_span;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::{Rows, facts};
@@ -20,7 +20,7 @@ use crate::show::{escape, time};
 pub(crate) enum QueueCommand {
     /// List queues with their jobs by state.
     #[command(visible_alias = "ls")]
-    List,
+    List(OfShard),
     /// Show a queue with its settings.
     Get(QueueName),
     /// Lease no jobs from a queue until it is resumed; running jobs continue.
@@ -150,7 +150,7 @@ fn read_backoff(text: &str) -> Result<Backoff, String> {
 
 pub(crate) async fn run(context: &Context, command: QueueCommand) -> Outcome {
     match command {
-        QueueCommand::List => list(context).await,
+        QueueCommand::List(of) => list(context, &of).await,
         QueueCommand::Get(args) => get(context, &args.queue).await,
         QueueCommand::Pause(args) => {
             context.client().await?.pause_queue(&args.queue).await?;
@@ -181,8 +181,9 @@ fn done(context: &Context, queue: &str, what: &str) -> Outcome {
     Ok(Exit::Done)
 }
 
-async fn list(context: &Context) -> Outcome {
-    let queues = context.client().await?.queues().await?;
+async fn list(context: &Context, of: &OfShard) -> Outcome {
+    let listed = context.client_of_shard(of).await?.list_queues().await?;
+    let queues = listed.entries;
     if context.is_json() {
         for queue in &queues {
             context.json(queue)?;
@@ -192,6 +193,7 @@ async fn list(context: &Context) -> Outcome {
     } else {
         context.line(table(&queues))?;
     }
+    remark_unreachable(&listed.unreachable);
     Ok(Exit::Done)
 }
 
@@ -212,7 +214,7 @@ pub(crate) fn table(queues: &[QueueView]) -> String {
     for view in queues {
         let count = |state| view.counts.of(state).to_string();
         rows.push([
-            escape::short(&view.queue, 40),
+            escape::short(&with_shard(view.shard.as_deref(), &view.queue), 40),
             count(JobState::Ready),
             count(JobState::Running),
             count(JobState::Scheduled),

@@ -13,7 +13,7 @@ use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use serde_json::json;
 
 use crate::command::run::{argument, read_priority};
-use crate::context::{Context, remark};
+use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::document::read_schedule;
 use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
@@ -25,7 +25,7 @@ use crate::show::{escape, time};
 pub(crate) enum ScheduleCommand {
     /// List all schedules of the namespace.
     #[command(visible_alias = "ls")]
-    List,
+    List(OfShard),
     /// Show one schedule by its name.
     Get(Name),
     /// Create or replace a schedule.
@@ -152,7 +152,7 @@ enum OverlapArg {
 
 pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome {
     match command {
-        ScheduleCommand::List => list(context).await,
+        ScheduleCommand::List(of) => list(context, &of).await,
         ScheduleCommand::Get(name) => {
             let schedule = context.client().await?.schedule(&name.schedule).await?;
             show(context, &schedule)
@@ -187,8 +187,10 @@ pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome 
     }
 }
 
-async fn list(context: &Context) -> Outcome {
-    let schedules = context.client().await?.schedules().await?;
+async fn list(context: &Context, of: &OfShard) -> Outcome {
+    let listed = context.client_of_shard(of).await?.list_schedules().await?;
+    remark_unreachable(&listed.unreachable);
+    let schedules = listed.entries;
     let now = SystemTime::now();
     let mut rows = Rows::new(&["schedule", "when", "kind", "queue", "next", ">jobs", "note"]);
     for schedule in &schedules {
@@ -196,7 +198,7 @@ async fn list(context: &Context) -> Outcome {
             context.json(schedule)?;
         }
         rows.push([
-            escape::line(&schedule.id),
+            with_shard(schedule.shard.as_deref(), &schedule.id),
             when(schedule),
             escape::line(&schedule.kind),
             escape::line(&schedule.queue),

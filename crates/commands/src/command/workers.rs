@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 
-use crate::context::{Context, remark};
+use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
 use crate::show::{escape, time};
@@ -15,10 +15,19 @@ pub(crate) struct WorkersArgs {
     /// Show each leased job.
     #[arg(short, long)]
     long: bool,
+
+    #[command(flatten)]
+    of: OfShard,
 }
 
 pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
-    let workers = context.client().await?.workers().await?;
+    let listed = context
+        .client_of_shard(&args.of)
+        .await?
+        .list_workers()
+        .await?;
+    remark_unreachable(&listed.unreachable);
+    let workers = listed.entries;
     if context.is_json() {
         for worker in &workers {
             context.json(worker)?;
@@ -35,7 +44,7 @@ pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
         for worker in &workers {
             for held in &worker.holds {
                 rows.push([
-                    escape::line(&worker.worker),
+                    with_shard(worker.shard.as_deref(), &worker.worker),
                     escape::line(&held.job),
                     escape::line(&held.kind),
                     escape::line(&held.queue),
@@ -56,7 +65,7 @@ pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
         kinds.sort();
         kinds.dedup();
         rows.push([
-            escape::line(&worker.worker),
+            with_shard(worker.shard.as_deref(), &worker.worker),
             time::relative(worker.seen_at, now),
             worker.holds.len().to_string(),
             kinds.join(", "),

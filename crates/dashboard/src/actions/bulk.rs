@@ -45,7 +45,7 @@ pub(super) enum JobsAction {
 }
 
 impl JobsAction {
-    fn verb(self) -> &'static str {
+    pub(super) fn verb(self) -> &'static str {
         match self {
             Self::Retry => "Retry",
             Self::Cancel => "Cancel",
@@ -82,7 +82,7 @@ impl JobsAction {
     }
 
     /// What an operation does with each job.
-    fn operation(self) -> OperationAction {
+    pub(super) fn operation(self) -> OperationAction {
         match self {
             Self::Retry => OperationAction::Retry { queue: None },
             Self::Cancel => OperationAction::Cancel,
@@ -90,7 +90,7 @@ impl JobsAction {
         }
     }
 
-    fn bulk(self, reason: &str) -> BulkAction {
+    pub(super) fn bulk(self, reason: &str) -> BulkAction {
         match self {
             Self::Retry => BulkAction::Retry {
                 queue: None,
@@ -232,17 +232,22 @@ pub(super) fn notice(chosen: JobsAction, changed: u64, skipped: u64, reasons: &[
 }
 
 /// What a filter matches, over all shards of the view.
-struct DryRun {
-    shards: Vec<(Handle, BulkResult)>,
+pub(super) struct DryRun {
+    pub(super) shards: Vec<(Handle, BulkResult)>,
 }
 
 impl DryRun {
+    /// Number of jobs that would be changed, as far as they were looked at.
+    pub(super) fn would_change(&self) -> u64 {
+        self.sum(|result| result.changed)
+    }
+
     fn sum(&self, of: fn(&BulkResult) -> u64) -> u64 {
         self.shards.iter().map(|(_, result)| of(result)).sum()
     }
 
     /// Whether more jobs match than were looked at.
-    fn is_bounded(&self) -> bool {
+    pub(super) fn is_bounded(&self) -> bool {
         self.shards.iter().any(|(_, result)| result.next.is_some())
     }
 }
@@ -274,24 +279,10 @@ async fn matching(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
         let dry_run = try_all(&shards, &action, &query).await?;
         return Ok(ask(view, form, chosen, &filter, until, &dry_run, None));
     }
-    if let Some(wanted) = form.with.text("typed")?
-        && form
-            .fields
-            .text("number")?
-            .map(|typed| typed.replace([',', ' '], ""))
-            .as_deref()
-            != Some(wanted)
-    {
+    if let Some(refusal) = wrong_number(form)? {
         let dry_run = try_all(&shards, &action, &query).await?;
-        return Ok(ask(
-            view,
-            form,
-            chosen,
-            &filter,
-            until,
-            &dry_run,
-            Some("The number that was typed is another."),
-        ));
+        let refusal = Some(refusal);
+        return Ok(ask(view, form, chosen, &filter, until, &dry_run, refusal));
     }
     let dry_run = try_all(&shards, &action, &query).await?;
     let wanted = operations::Wanted {
@@ -306,8 +297,18 @@ async fn matching(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
     operations::start(view, chosen, wanted, found.collect()).await
 }
 
+/// What to say if the question wanted the number of jobs to be typed, and another one was.
+pub(super) fn wrong_number(form: &Form) -> Result<Option<&'static str>, Fault> {
+    let Some(wanted) = form.with.text("typed")? else {
+        return Ok(None);
+    };
+    let typed = form.fields.text("number")?.unwrap_or_default();
+    let is_right = typed.replace([',', ' '], "") == wanted;
+    Ok((!is_right).then_some("The number that was typed is another."))
+}
+
 /// The time over which a form asks to spread a retry; `None`: at once.
-fn spread(text: &str) -> Option<Duration> {
+pub(super) fn spread(text: &str) -> Option<Duration> {
     SPREADS
         .iter()
         .find(|(word, _)| *word == text)
@@ -315,7 +316,7 @@ fn spread(text: &str) -> Option<Duration> {
 }
 
 /// Tries the action on each shard, without changing anything.
-async fn try_all(
+pub(super) async fn try_all(
     shards: &[Handle],
     action: &BulkAction,
     query: &JobQuery,
@@ -353,7 +354,7 @@ fn ask(
         ""
     };
     let number = plural(would, "job");
-    let (until_text, typed) = (until.0.to_string(), would.to_string());
+    let (until_text, typed) = (until.0.to_string(), typed(would));
     let shard = form.with.text("shard").ok().flatten();
     let mut pairs: Vec<(&str, &str)> = filter
         .pairs
@@ -362,9 +363,7 @@ fn ask(
         .collect();
     pairs.extend([("scope", "all"), ("until", until_text.as_str())]);
     pairs.extend(shard.map(|shard| ("shard", shard)));
-    if would > TYPED_ABOVE {
-        pairs.push(("typed", &typed));
-    }
+    pairs.extend(typed.as_deref().map(|typed| ("typed", typed)));
     let content = html! {
         @if let Some(refusal) = refusal { div.alert role="alert" { p { (refusal) } } }
         p { "These match the filter: " (bound) strong { (number) } "."
@@ -374,7 +373,7 @@ fn ask(
         p { "Jobs created after " time datetime=(exact(until)) { (view.clock.text(until)) } " are left out. " (chosen.consequence()) }
         @if chosen == JobsAction::Cancel { (reason_field()) }
         @if chosen == JobsAction::Retry { (spread_field()) }
-        @if would > TYPED_ABOVE { p { label { "Type the number " (count(would)) " " input name="number" form=(ASK_FORM) required inputmode="numeric" autocomplete="off"; } } }
+        (number_field(would))
     };
     let question = Question {
         heading: format!("{} {bound}{number}?", chosen.verb()),
@@ -387,7 +386,19 @@ fn ask(
     question.page(view, form)
 }
 
-fn spread_field() -> Markup {
+/// The number that must be typed; `None` for so few jobs that none must be.
+pub(super) fn typed(would: u64) -> Option<String> {
+    (would > TYPED_ABOVE).then(|| would.to_string())
+}
+
+/// The field for the number, where one must be typed.
+pub(super) fn number_field(would: u64) -> Markup {
+    html! {
+        @if typed(would).is_some() { p { label { "Type the number " (count(would)) " " input name="number" form=(ASK_FORM) required inputmode="numeric" autocomplete="off"; } } }
+    }
+}
+
+pub(super) fn spread_field() -> Markup {
     html! {
         p { label { "Spread over "
             select name="spread_over" form=(ASK_FORM) {
@@ -398,7 +409,7 @@ fn spread_field() -> Markup {
     }
 }
 
-fn numbers(dry_run: &DryRun) -> Markup {
+pub(super) fn numbers(dry_run: &DryRun) -> Markup {
     let (mut states, mut queues) = (
         BTreeMap::<JobState, u64>::new(),
         BTreeMap::<Vec<u8>, u64>::new(),

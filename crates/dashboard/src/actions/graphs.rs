@@ -1,12 +1,18 @@
 //! Actions on a whole graph.
+//!
+//! Few jobs are changed at once, by one command that also reaches the shards of other servers. Many are changed by an
+//! operation on each shard, which shows its progress and can be stopped, if this server has all shards of the graph.
+
+use std::time::Duration;
 
 use ganger_document::names::show;
 use ganger_router::GraphError;
 use ganger_shard::Handle;
 use ganger_types::command::{Cancel, Selection};
-use ganger_types::{Command, Graph, Reply, ShardId};
+use ganger_types::operation::JobFilter;
+use ganger_types::query::JobQuery;
+use ganger_types::{Command, Graph, JobState, JobStates, Reply, ShardId};
 use maud::html;
-use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::format::{count, plural};
@@ -14,58 +20,42 @@ use crate::notice::Notice;
 use crate::text::plain;
 use crate::view::View;
 
+use super::bulk::{DryRun, JobsAction};
 use super::jobs::reason_field;
-use super::{Done, Form, Question, apply};
+use super::operations::{self, FEW_JOBS_MAX};
+use super::{Done, Form, Question, apply, bulk};
 
-/// How long a question waits for a large graph to be counted.
+/// How long a question waits for a large graph to be read.
 const WAIT: Duration = Duration::from_secs(2);
 
-/// The shards of this process that have jobs of a graph; all of them if the graph is not read yet.
-async fn shards(view: &View, graph: &Graph) -> Result<(Vec<Handle>, Option<(u64, u64)>), Fault> {
-    let state = match view.site.graphs.read(view.namespace(), graph, WAIT).await {
-        Ok(state) => state,
-        Err(GraphError::Computing { .. }) => return Ok((view.shards().to_vec(), None)),
-        Err(error) => return Err(error.into()),
-    };
-    let of_graph: &[ShardId] = state.shape.shards();
-    let here = view
-        .shards()
-        .iter()
-        .filter(|shard| of_graph.contains(shard.id()));
-    let here: Vec<Handle> = here.cloned().collect();
-    let counts = (state.counts.unfinished(), state.counts.total());
-    Ok((here, Some(counts)))
+/// A graph, where it is, and what an action would do to it.
+struct Plan {
+    graph: Graph,
+    shown: String,
+    /// Shards of this process that have jobs of the graph; all of them if it is not read yet.
+    shards: Vec<Handle>,
+    dry_run: DryRun,
+    /// Numbers of unfinished and of all jobs on all shards; `None` if the graph is not read yet.
+    counts: Option<(u64, u64)>,
+    /// Whether an operation on each shard does it.
+    is_operation: bool,
 }
 
 /// Cancels all jobs of a graph that have not ended, on all its shards.
 pub(super) async fn cancel(view: &View, form: &Form) -> Result<Done, Fault> {
-    let graph: Graph = form.name("graph")?;
-    let shown = show(graph.as_bytes()).into_owned();
-    let (shards, counts) = shards(view, &graph).await?;
+    let plan = plan(view, form, JobsAction::Cancel).await?;
     if !form.is_confirmed() {
-        let question = Question {
-            heading: format!("Cancel the graph {}?", plain(&shown)),
-            content: html! {
-                @match counts {
-                    Some((unfinished, all)) => p { (plural(unfinished, "job")) " of " (count(all)) " have not ended and will be cancelled, on all shards of the graph." },
-                    None => p { "All jobs of the graph that have not ended will be cancelled, on all its shards. The graph is large and is still being counted." },
-                }
-                p { "What runs loses its lease. Jobs that have ended stay as they are." }
-                (reason_field())
-            },
-            button: "Cancel this graph".to_owned(),
-            action: "cancelGraph",
-            pairs: &[("graph", &shown)],
-            is_danger: true,
-        };
-        return Ok(question.page(view, form));
+        return Ok(ask(view, form, JobsAction::Cancel, &plan, None));
+    }
+    if plan.is_operation {
+        return operate(view, form, JobsAction::Cancel, plan).await;
     }
     let reason = form.fields.text("reason")?.unwrap_or_default().to_owned();
     let mut cancelled = 0;
-    for shard in shards {
+    for shard in plan.shards {
         let command = Cancel {
             namespace: view.namespace().clone(),
-            jobs: Selection::Graph(graph.clone()),
+            jobs: Selection::Graph(plan.graph.clone()),
             reason: reason.clone(),
         };
         match apply(&shard, Command::Cancel(Box::new(command))).await? {
@@ -73,29 +63,168 @@ pub(super) async fn cancel(view: &View, form: &Form) -> Result<Done, Fault> {
             _ => return Err(Fault::unexpected_reply()),
         }
     }
-    let notice = Notice::done(format!(
-        "Cancelled {} of the graph {}.",
-        plural(cancelled, "job"),
-        plain(&shown)
-    ));
-    Ok(Done::Notice { notice, to: None })
+    Ok(done(JobsAction::Cancel, cancelled, &plan.shown))
 }
 
 /// Retries the jobs of a graph that failed or were cancelled, on all its shards.
 pub(super) async fn retry(view: &View, form: &Form) -> Result<Done, Fault> {
-    let graph: Graph = form.name("graph")?;
-    let (shards, _) = shards(view, &graph).await?;
+    let plan = plan(view, form, JobsAction::Retry).await?;
+    if plan.is_operation {
+        if !form.is_confirmed() {
+            return Ok(ask(view, form, JobsAction::Retry, &plan, None));
+        }
+        return operate(view, form, JobsAction::Retry, plan).await;
+    }
     let mut retried = 0;
-    for shard in shards {
+    for shard in plan.shards {
         let done = shard
-            .retry_graph(view.namespace().clone(), graph.clone(), None, None)
+            .retry_graph(view.namespace().clone(), plan.graph.clone(), None, None)
             .await?;
         retried += done.changed;
     }
-    let notice = Notice::done(format!(
-        "Retried {} of the graph {}.",
-        plural(retried, "job"),
-        plain(&show(graph.as_bytes()))
-    ));
-    Ok(Done::Notice { notice, to: None })
+    Ok(done(JobsAction::Retry, retried, &plan.shown))
+}
+
+async fn plan(view: &View, form: &Form, chosen: JobsAction) -> Result<Plan, Fault> {
+    let graph: Graph = form.name("graph")?;
+    let (shards, is_all_here, counts) = shards(view, &graph).await?;
+    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
+    let dry_run = bulk::try_all(&shards, &action, &query(view, &graph, chosen)).await?;
+    let is_large = dry_run.is_bounded() || dry_run.would_change() > FEW_JOBS_MAX;
+    Ok(Plan {
+        shown: show(graph.as_bytes()).into_owned(),
+        graph,
+        shards,
+        dry_run,
+        counts,
+        is_operation: is_all_here && is_large,
+    })
+}
+
+/// The shards of this process that have jobs of a graph, whether they are all shards that have some, and the numbers of
+/// unfinished and of all jobs, if they are known yet.
+async fn shards(
+    view: &View,
+    graph: &Graph,
+) -> Result<(Vec<Handle>, bool, Option<(u64, u64)>), Fault> {
+    let here = view.shards();
+    let is_here = |shard: &ShardId| here.iter().any(|own| own.id() == shard);
+    let state = match view.site.graphs.read(view.namespace(), graph, WAIT).await {
+        Ok(state) => state,
+        Err(GraphError::Computing { .. }) => {
+            let known = view
+                .site
+                .settings
+                .router
+                .as_ref()
+                .map(ganger_router::Router::known);
+            let is_all_here = known.into_iter().flatten().all(|shard| is_here(&shard));
+            return Ok((here.to_vec(), is_all_here, None));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let of_graph: &[ShardId] = state.shape.shards();
+    let with_jobs = here.iter().filter(|shard| of_graph.contains(shard.id()));
+    let is_all_here = of_graph.iter().all(is_here);
+    let counts = (state.counts.unfinished(), state.counts.total());
+    Ok((with_jobs.cloned().collect(), is_all_here, Some(counts)))
+}
+
+/// The jobs of a graph that an action is about.
+fn query(view: &View, graph: &Graph, chosen: JobsAction) -> JobQuery {
+    let states = match chosen {
+        JobsAction::Retry => [JobState::Failed, JobState::Cancelled]
+            .into_iter()
+            .collect(),
+        JobsAction::Cancel | JobsAction::Delete => JobStates::LIVE,
+    };
+    JobQuery {
+        namespace: view.namespace().clone(),
+        graph: Some(graph.clone()),
+        states,
+        ..JobQuery::default()
+    }
+}
+
+/// Starts an operation on each shard, if the number that was typed is right.
+async fn operate(view: &View, form: &Form, chosen: JobsAction, plan: Plan) -> Result<Done, Fault> {
+    if let Some(refusal) = bulk::wrong_number(form)? {
+        return Ok(ask(view, form, chosen, &plan, Some(refusal)));
+    }
+    let wanted = operations::Wanted {
+        action: chosen.operation(),
+        filter: JobFilter::of(query(view, &plan.graph, chosen)),
+        spread_over: form.fields.text("spread_over")?.and_then(bulk::spread),
+        reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
+        is_all: !plan.dry_run.is_bounded(),
+    };
+    let found = plan.dry_run.shards.into_iter();
+    let found = found.map(|(shard, result)| (shard, result.changed));
+    operations::start(view, chosen, wanted, found.collect()).await
+}
+
+/// The question before an action on a graph, with the numbers of the dry run.
+fn ask(view: &View, form: &Form, chosen: JobsAction, plan: &Plan, refusal: Option<&str>) -> Done {
+    let would = plan.dry_run.would_change();
+    let bound = if plan.dry_run.is_bounded() {
+        "at least "
+    } else {
+        ""
+    };
+    let number = plural(would, "job");
+    let is_cancel = chosen == JobsAction::Cancel;
+    let typed = bulk::typed(would).filter(|_| plan.is_operation);
+    let mut pairs = vec![("graph", plan.shown.as_str())];
+    pairs.extend(typed.as_deref().map(|typed| ("typed", typed)));
+    let content = html! {
+        @if let Some(refusal) = refusal { div.alert role="alert" { p { (refusal) } } }
+        @if is_cancel {
+            @match plan.counts {
+                Some((unfinished, all)) => p { (plural(unfinished, "job")) " of " (count(all)) " have not ended and will be cancelled, on all shards of the graph." },
+                None => p { (bound) (number) " of the graph have not ended and will be cancelled, on all its shards." },
+            }
+            p { "What runs loses its lease. Jobs that have ended stay as they are." }
+        } @else {
+            p { (bound) (number) " of the graph failed or were cancelled. Each goes back on its queue with a new series of attempts." }
+        }
+        (bulk::numbers(&plan.dry_run))
+        @if plan.is_operation {
+            p { "So many are changed page by page, and you can stop that. "
+                @if is_cancel { "A job that waits for one that is cancelled may fail before its own turn comes, as its dependency says." } }
+        }
+        @if is_cancel { (reason_field()) }
+        @if plan.is_operation && !is_cancel { (bulk::spread_field()) }
+        @if plan.is_operation { (bulk::number_field(would)) }
+    };
+    let button = if is_cancel {
+        "Cancel this graph".to_owned()
+    } else {
+        format!("Retry {number}")
+    };
+    let question = Question {
+        heading: format!("{} the graph {}?", chosen.verb(), plain(&plan.shown)),
+        content,
+        button,
+        action: if is_cancel {
+            "cancelGraph"
+        } else {
+            "retryGraph"
+        },
+        pairs: &pairs,
+        is_danger: is_cancel,
+    };
+    question.page(view, form)
+}
+
+fn done(chosen: JobsAction, jobs: u64, shown: &str) -> Done {
+    let text = format!(
+        "{} {} of the graph {}.",
+        chosen.done(),
+        plural(jobs, "job"),
+        plain(shown)
+    );
+    Done::Notice {
+        notice: Notice::done(text),
+        to: None,
+    }
 }

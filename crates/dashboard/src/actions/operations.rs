@@ -21,7 +21,7 @@ use super::{Done, Form};
 /// How long the answer to a form waits for an operation on few jobs to end, so that it can tell the numbers.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// With more jobs the answer is the page of the operation.
-const FEW_JOBS_MAX: u64 = 1_000;
+pub(super) const FEW_JOBS_MAX: u64 = 1_000;
 
 /// An operation that a form asks for.
 pub(super) struct Wanted {

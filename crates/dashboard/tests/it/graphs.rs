@@ -241,6 +241,44 @@ async fn a_graph_is_cancelled_after_a_question_and_retried() {
     assert!(!page.buttons().contains(&"Cancel graph".to_owned()));
 }
 
+#[tokio::test]
+async fn a_large_graph_is_cancelled_and_retried_by_operations() {
+    let site = Site::open().await;
+    let name = diamond(&site, 1_200).await;
+    let browser = site.browser();
+    let path = format!("/ui/graph?name={name}");
+    let page = browser.page(&path).await;
+    let question = browser.press(&page, "Cancel graph", &[]).await;
+    let main = question.main();
+    assert!(
+        main.contains("1,202 jobs of 1,202 have not ended"),
+        "{main}"
+    );
+    assert!(main.contains("1,201 Blocked"), "{main}");
+    let wrong = browser
+        .press(&question, "Cancel this graph", &[("number", "7")])
+        .await;
+    assert!(wrong.only("[role=alert]").contains("number"));
+    assert_eq!(cancelled(&site).await, 0);
+    let done = browser
+        .press(&question, "Cancel this graph", &[("number", "1,202")])
+        .await;
+    let page = browser.follow(&done).await;
+    assert_eq!(page.only("h1"), "Operation 1/op-1");
+    site.operation_ends(1).await;
+    assert_eq!(cancelled(&site).await, 1_202);
+
+    let page = browser.page(&path).await;
+    let question = browser.press(&page, "Retry failed jobs", &[]).await;
+    assert_eq!(question.only("h1"), format!("Retry the graph {name}?"));
+    let answers = [("number", "1202"), ("spread_over", "")];
+    let done = browser.press(&question, "Retry 1,202 jobs", &answers).await;
+    let page = browser.follow(&done).await;
+    assert_eq!(page.only("h1"), "Operation 1/op-2");
+    site.operation_ends(2).await;
+    assert_eq!(cancelled(&site).await, 0);
+}
+
 async fn cancelled(site: &Site) -> u64 {
     let query = JobQuery {
         states: JobState::Cancelled.into(),

@@ -2,11 +2,14 @@
 
 use ganger_access::{Identity, Operation, Right};
 use ganger_attention::NotTested;
-use ganger_proto::v1;
+use ganger_document::view::audit::{AuditLog, AuditRecord};
 use ganger_proto::v1::admin_server::Admin;
-use ganger_router::PeerState;
+use ganger_proto::{convert, v1};
+use ganger_router::{PeerState, server_document};
 use ganger_shard::Health;
+use ganger_types::audit::AuditQuery;
 use ganger_types::command::Reconcile;
+use ganger_types::limits::PAGE_AUDIT_MAX;
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
 use ganger_types::{Command, ImportOutcome, Reply, ShardId};
@@ -14,12 +17,17 @@ use tonic::{Request, Response, Status};
 
 use super::reply_as;
 use crate::authorization;
+use crate::decode::At;
 use crate::problem::Problem;
 use crate::{ServiceContext, decode, encode};
 
 /// Default number of messages in one answer.
 const OUTBOX_MESSAGES: usize = 100;
 const OUTBOX_MESSAGES_MAX: usize = 1_000;
+/// Default number of records of the audit log in one answer.
+const AUDIT_RECORDS: u32 = 100;
+/// How an action of the audit log can have ended.
+const AUDIT_OUTCOMES: [&str; 3] = ["done", "refused", "denied"];
 
 #[tonic::async_trait]
 impl Admin for ServiceContext {
@@ -83,6 +91,39 @@ impl Admin for ServiceContext {
         let reply = self.ask(Query::Audit).await?;
         let findings = reply_as!(reply, Reply::Audit(findings) => findings)?;
         Ok(Response::new(v1::AuditReply { findings }))
+    }
+
+    async fn get_server(
+        &self,
+        _: Request<v1::GetServerRequest>,
+    ) -> Result<Response<v1::ServerView>, Status> {
+        let options = &self.options;
+        let shards = match options.shards.as_slice() {
+            [] => std::slice::from_ref(&self.handle),
+            shards => shards,
+        };
+        let server = server_document(
+            &options.version,
+            options.started_at,
+            shards,
+            options.router.as_ref(),
+            options.shown_settings.clone(),
+        );
+        Ok(Response::new(server.into()))
+    }
+
+    async fn list_audit_log(
+        &self,
+        request: Request<v1::ListAuditLogRequest>,
+    ) -> Result<Response<v1::ListAuditLogReply>, Status> {
+        let query = audit_query(request.into_inner())?;
+        let reply = self.ask(Query::AuditLog(query)).await?;
+        let (records, next) = reply_as!(reply, Reply::AuditLog(records, next) => (records, next))?;
+        let page = AuditLog {
+            records: records.into_iter().map(AuditRecord::from).collect(),
+            next: next.map(|number| number.to_string()),
+        };
+        Ok(Response::new(page.into()))
     }
 
     async fn list_alerts(
@@ -174,6 +215,30 @@ impl Admin for ServiceContext {
             records: records.into_iter().map(imported).collect(),
         }))
     }
+}
+
+fn audit_query(request: v1::ListAuditLogRequest) -> Result<AuditQuery, Problem> {
+    let most = u32::try_from(PAGE_AUDIT_MAX).unwrap_or(u32::MAX);
+    let limit = decode::bounded(At::top("limit"), request.limit, AUDIT_RECORDS, most)?;
+    let outcome = convert::non_empty(request.outcome);
+    if let Some(word) = &outcome
+        && !AUDIT_OUTCOMES.contains(&word.as_str())
+    {
+        let reason = format!("must be one of {}", AUDIT_OUTCOMES.join(", "));
+        return Err(Problem::invalid(At::top("outcome"), reason));
+    }
+    let before = convert::non_empty(request.after).map(|text| {
+        let reason = format!("{text:?} is not the `next` of a page: send that unchanged");
+        text.parse()
+            .map_err(|_| Problem::invalid(At::top("after"), reason))
+    });
+    Ok(AuditQuery {
+        before: before.transpose()?,
+        who: convert::non_empty(request.who),
+        what: convert::non_empty(request.what),
+        outcome,
+        limit: usize::try_from(limit).unwrap_or(PAGE_AUDIT_MAX),
+    })
 }
 
 fn imported(imported: ImportOutcome) -> v1::Imported {

@@ -66,9 +66,11 @@ impl Insight for ServiceContext {
         let groups = groups.iter().map(|(group, jobs)| v1::FailureGroup {
             group: group.to_text().into_owned(),
             jobs: *jobs,
+            shard: String::new(),
         });
         Ok(Response::new(v1::FailureGroupsReply {
             groups: groups.collect(),
+            unreachable: Vec::new(),
         }))
     }
 
@@ -113,7 +115,10 @@ impl Insight for ServiceContext {
                 break;
             }
         }
-        Ok(Response::new(v1::WorkersReply { workers }))
+        Ok(Response::new(v1::WorkersReply {
+            workers,
+            unreachable: Vec::new(),
+        }))
     }
 
     async fn tags(
@@ -154,9 +159,13 @@ impl Insight for ServiceContext {
                 job: id.to_text().into_owned(),
                 since_at_us: since.0,
                 view: stored.map(|stored| convert::job_message(self.handle.id(), stored, true)),
+                shard: String::new(),
             });
         }
-        Ok(Response::new(v1::TrackedReply { tracked }))
+        Ok(Response::new(v1::TrackedReply {
+            tracked,
+            unreachable: Vec::new(),
+        }))
     }
 
     async fn attention(

@@ -3,7 +3,7 @@
 use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
-use ganger_shard::{BulkAction, BulkBounds};
+use ganger_shard::{BulkAction, BulkBounds, StoredJob};
 use ganger_types::command::{
     AddDependencies, Cancel, Delete, RemoveDependencies, Retry, Selection, TimeOut,
 };
@@ -51,6 +51,8 @@ pub(crate) struct LogAsked {
     pub(crate) id: JobId,
     pub(crate) place: (u32, u64),
     pub(crate) bytes_max: usize,
+    /// Bytes before the end of the attempt's log at which to begin, instead of the place; `None`: the place says it.
+    tail_bytes: Option<u64>,
 }
 
 fn log_asked(here: &ShardId, request: &v1::LogRequest) -> Result<LogAsked, Problem> {
@@ -60,10 +62,15 @@ fn log_asked(here: &ShardId, request: &v1::LogRequest) -> Result<LogAsked, Probl
         LOG_BYTES_DEFAULT,
         LOG_BYTES_MAX,
     )?;
+    if request.tail_bytes.is_some() && request.offset > 0 {
+        let reason = "is the end of the log: leave out offset";
+        return Err(Problem::invalid(At::top("tail_bytes"), reason));
+    }
     Ok(LogAsked {
         namespace: decode::namespace(&request.namespace)?,
         id: decode::job_id(here, At::top("job"), &request.job)?,
         place: (request.attempt, request.offset),
+        tail_bytes: request.tail_bytes,
         bytes_max: usize::try_from(bytes_max).expect("a megabyte fits"),
     })
 }
@@ -128,6 +135,21 @@ impl ServiceContext {
         } else {
             encode::matched(self.handle.id(), done)
         }))
+    }
+
+    /// The part of a log that a request asks for, and the job.
+    async fn log_wanted(&self, request: &v1::LogRequest) -> Result<(LogAsked, StoredJob), Problem> {
+        let mut asked = log_asked(self.handle.id(), request)?;
+        let stored = self.find(&asked.namespace, &asked.id).await?;
+        if let Some(tail) = asked.tail_bytes {
+            let attempt = match asked.place.0 {
+                0 => stored.record.attempt.max(1),
+                attempt => attempt,
+            };
+            let total = self.handle.log_bytes(stored.record.key, attempt).await?;
+            asked.place = (attempt, total.saturating_sub(tail));
+        }
+        Ok((asked, stored))
     }
 
     async fn show_inputs(&self, request: &v1::InputsRequest) -> Result<v1::InputsReply, Problem> {
@@ -210,18 +232,7 @@ impl Jobs for ServiceContext {
         &self,
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListReply>, Status> {
-        let brief = request.get_ref().brief;
-        let query = decode::job_query(request.into_inner())?;
-        let page = self.handle.list(query).await.map_err(Problem::from)?;
-        let shard = self.handle.id();
-        let jobs = page
-            .jobs
-            .into_iter()
-            .map(|stored| convert::job_message(shard, stored, brief));
-        Ok(Response::new(v1::ListReply {
-            jobs: jobs.collect(),
-            next: page.next.map(|key| key.to_string()).unwrap_or_default(),
-        }))
+        Ok(Response::new(self.list_page(request.into_inner()).await?))
     }
 
     async fn count(
@@ -229,8 +240,13 @@ impl Jobs for ServiceContext {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::CountReply>, Status> {
         let query = decode::job_query(request.into_inner())?;
-        let count = self.handle.count(query).await.map_err(Problem::from)?;
-        Ok(Response::new(v1::CountReply { count }))
+        let count = self.handle.count_within(query).await;
+        let count = count.map_err(Problem::from)?;
+        Ok(Response::new(v1::CountReply {
+            count: count.jobs,
+            exact: !count.looked.is_cut,
+            unreachable: Vec::new(),
+        }))
     }
 
     async fn wait(&self, request: Request<v1::WaitRequest>) -> Result<Response<v1::Job>, Status> {
@@ -309,8 +325,7 @@ impl Jobs for ServiceContext {
         &self,
         request: Request<v1::LogRequest>,
     ) -> Result<Response<v1::LogReply>, Status> {
-        let asked = log_asked(self.handle.id(), request.get_ref())?;
-        let stored = self.find(&asked.namespace, &asked.id).await?;
+        let (asked, stored) = self.log_wanted(request.get_ref()).await?;
         Ok(Response::new(
             self.log_piece(&stored, asked.place, asked.bytes_max)
                 .await?,
@@ -323,8 +338,7 @@ impl Jobs for ServiceContext {
         &self,
         request: Request<v1::LogRequest>,
     ) -> Result<Response<Self::FollowLogStream>, Status> {
-        let asked = log_asked(self.handle.id(), request.get_ref())?;
-        self.find(&asked.namespace, &asked.id).await?;
+        let (asked, _) = self.log_wanted(request.get_ref()).await?;
         let place = self.stream_permit()?;
         Ok(Response::new(self.clone().log_stream(asked, place)))
     }

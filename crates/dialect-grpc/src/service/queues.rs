@@ -79,6 +79,7 @@ impl Queues for ServiceContext {
         Ok(Response::new(v1::QueuesReply {
             queues: queues.collect(),
             next: next.unwrap_or_default(),
+            unreachable: Vec::new(),
         }))
     }
 

@@ -68,7 +68,10 @@ impl Schedules for ServiceContext {
         let schedules = stream::iter(records)
             .map(async |record| v1::Schedule::from(&self.handle.observe_schedule(record).await));
         let schedules = schedules.buffered(READ_AT_ONCE).collect().await;
-        Ok(Response::new(v1::SchedulesReply { schedules }))
+        Ok(Response::new(v1::SchedulesReply {
+            schedules,
+            unreachable: Vec::new(),
+        }))
     }
 
     async fn get(

@@ -249,6 +249,33 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
         "invalid_value",
         "state"
     );
+    for budget in [0, 10_001] {
+        case!(
+            list(v1::ListRequest {
+                budget_ms: Some(budget),
+                ..Default::default()
+            }),
+            "invalid_value",
+            "budget_ms"
+        );
+    }
+    case!(
+        list(v1::ListRequest {
+            order: v1::ListOrder::RunsNext.into(),
+            ..Default::default()
+        }),
+        "missing_field",
+        "queue"
+    );
+    case!(
+        list(v1::ListRequest {
+            order: v1::ListOrder::FinishedNewest.into(),
+            cursor: "x".into(),
+            ..Default::default()
+        }),
+        "invalid_value",
+        "cursor"
+    );
     case!(
         list(v1::ListRequest {
             cursor: "x".into(),
@@ -259,7 +286,7 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
     );
     case!(
         list(v1::ListRequest {
-            tag: Some(String::new()),
+            tag: vec![String::new()],
             ..Default::default()
         }),
         "missing_field",
@@ -267,11 +294,27 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
     );
     case!(
         list(v1::ListRequest {
-            label: Some(v1::Label::default()),
+            tag: vec!["t".into(); 17],
+            ..Default::default()
+        }),
+        "too_large",
+        "tag"
+    );
+    case!(
+        list(v1::ListRequest {
+            kind_prefix: Some(long()),
+            ..Default::default()
+        }),
+        "too_large",
+        "kind_prefix"
+    );
+    case!(
+        list(v1::ListRequest {
+            label: vec![v1::Label::default()],
             ..Default::default()
         }),
         "missing_field",
-        "label.key"
+        "label[0].key"
     );
     case!(
         wait(v1::WaitRequest {
@@ -331,6 +374,16 @@ async fn bad_requests_about_jobs_are_refused_by_field() {
         }),
         "job_not_found",
         "no"
+    );
+    case!(
+        read_log(v1::LogRequest {
+            job: "a".into(),
+            offset: 1,
+            tail_bytes: Some(1),
+            ..Default::default()
+        }),
+        "invalid_value",
+        "tail_bytes"
     );
     case!(
         read_log(v1::LogRequest {

@@ -2,7 +2,9 @@
 
 mod bad_input;
 mod external_jobs;
+mod graphs;
 mod operating;
+mod server;
 mod shards;
 mod streams;
 mod support;

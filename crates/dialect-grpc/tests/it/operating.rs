@@ -24,7 +24,14 @@ fn label(value: &str) -> v1::Label {
     }
 }
 
-/// Two jobs of kind `a` with a tag and a label, and one of kind `b`.
+fn other_label() -> v1::Label {
+    v1::Label {
+        key: "m".into(),
+        value: "1".into(),
+    }
+}
+
+/// Two jobs of kind `a` with a tag and a label, one of them with more, and one of kind `b`.
 async fn stocked() -> Server {
     let server = Server::start().await;
     let marked = v1::NewJob {
@@ -34,13 +41,23 @@ async fn stocked() -> Server {
         labels: vec![label("1")],
         ..v1::NewJob::default()
     };
+    let more = v1::NewJob {
+        tags: vec!["t".into(), "u".into()],
+        labels: vec![label("1"), other_label()],
+        tracked: true,
+        unique: Some(v1::Unique {
+            key: "one".into(),
+            window_ms: None,
+        }),
+        ..marked.clone()
+    };
     let plain = v1::NewJob {
         kind: "b".into(),
         queue: "stock".into(),
         ..v1::NewJob::default()
     };
     let request = v1::EnqueueRequest {
-        jobs: vec![marked.clone(), marked, plain],
+        jobs: vec![more, marked, plain],
         ..v1::EnqueueRequest::default()
     };
     server.jobs().enqueue(request).await.expect("accepted");
@@ -70,15 +87,26 @@ async fn count(server: &Server, filter: v1::ListRequest) -> u64 {
 #[tokio::test]
 async fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
     let server = stocked().await;
-    let cases: [(Condition, u64); 15] = [
+    let cases: [(Condition, u64); 26] = [
         (|filter| filter.queue = Some("stock".into()), 3),
         (|filter| filter.queue = Some("empty".into()), 0),
         (|filter| filter.kind = Some("a".into()), 2),
         (|filter| filter.state = vec![v1::JobState::Ready.into()], 3),
         (|filter| filter.state = vec![v1::JobState::Failed.into()], 0),
-        (|filter| filter.tag = Some("t".into()), 2),
-        (|filter| filter.label = Some(label("1")), 2),
-        (|filter| filter.label = Some(label("2")), 0),
+        (|filter| filter.kind_prefix = Some("b".into()), 1),
+        (|filter| filter.id_prefix = Some("/".into()), 0),
+        (|filter| filter.tag = vec!["t".into()], 2),
+        (|filter| filter.tag = vec!["t".into(), "u".into()], 1),
+        (|filter| filter.label = vec![label("1")], 2),
+        (|filter| filter.label = vec![label("2")], 0),
+        (|filter| filter.label = vec![label("1"), other_label()], 1),
+        (|filter| filter.unique_key = Some("one".into()), 1),
+        (|filter| filter.tracked = Some(true), 1),
+        (|filter| filter.tracked = Some(false), 2),
+        (|filter| filter.attempt_min = Some(0), 3),
+        (|filter| filter.attempt_min = Some(1), 0),
+        (|filter| filter.finished_from_us = Some(1), 0),
+        (|filter| filter.finished_before_us = Some(u64::MAX), 0),
         (|filter| filter.graph = Some("none".into()), 0),
         (|filter| filter.schedule = Some("none".into()), 0),
         (|filter| filter.group = Some("none".into()), 0),
@@ -113,7 +141,7 @@ async fn every_condition_selects_its_jobs_and_a_dry_run_changes_none() {
 async fn selected_jobs_are_cancelled_put_back_and_deleted_in_bounded_calls() {
     let server = stocked().await;
     let marked = v1::ListRequest {
-        tag: Some("t".into()),
+        tag: vec!["t".into()],
         ..v1::ListRequest::default()
     };
     // One job a call: the cursor goes on where the answer ended.
@@ -384,6 +412,39 @@ async fn an_operation_is_started_shown_listed_and_stopped() {
         .into_inner();
     assert_eq!(stopped.state(), v1::OperationState::Stopped);
     assert!(stopped.ended_at_us.is_some());
+}
+
+#[tokio::test]
+async fn an_operation_shows_every_condition_of_its_filter() {
+    let server = stocked().await;
+    let filter = v1::ListRequest {
+        queue: Some("stock".into()),
+        state: vec![v1::JobState::Ready.into(), v1::JobState::Failed.into()],
+        kind: Some("a".into()),
+        kind_prefix: Some("a".into()),
+        id_prefix: Some("i".into()),
+        tag: vec!["t".into(), "u".into()],
+        label: vec![label("1"), other_label()],
+        graph: Some("g".into()),
+        schedule: Some("s".into()),
+        group: Some("x".into()),
+        failure_text: Some("no".into()),
+        worker: Some("w".into()),
+        unique_key: Some("one".into()),
+        tracked: Some(true),
+        attempt_min: Some(2),
+        created_from_us: Some(1),
+        created_before_us: Some(2),
+        finished_from_us: Some(3),
+        finished_before_us: Some(4),
+        ..v1::ListRequest::default()
+    };
+    let request = v1::StartOperationRequest {
+        filter: Some(filter.clone()),
+        ..start(v1::OperationAction::Cancel)
+    };
+    let begun = server.operations().start(request).await.expect("accepted");
+    assert_eq!(begun.into_inner().filter, Some(filter));
 }
 
 #[tokio::test]

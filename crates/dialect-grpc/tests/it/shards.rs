@@ -11,14 +11,18 @@ use ganger_types::ShardId;
 use tonic::Status;
 use tonic::transport::Channel;
 
-struct ServiceContext(Channel);
+pub(crate) struct ServiceContext(pub(crate) Channel);
 
 impl ServiceContext {
     fn jobs(&self) -> v1::jobs_client::JobsClient<Channel> {
         v1::jobs_client::JobsClient::new(self.0.clone())
     }
 
-    async fn submit(&self, jobs: Vec<v1::NewJob>, key: &str) -> Result<v1::EnqueueReply, Status> {
+    pub(crate) async fn submit(
+        &self,
+        jobs: Vec<v1::NewJob>,
+        key: &str,
+    ) -> Result<v1::EnqueueReply, Status> {
         let request = v1::EnqueueRequest {
             jobs,
             idempotency_key: key.to_owned(),
@@ -82,7 +86,7 @@ impl ServiceContext {
 }
 
 /// The faces of shards 1 and 2, which know each other.
-async fn two() -> (ServiceContext, ServiceContext) {
+pub(crate) async fn two() -> (ServiceContext, ServiceContext) {
     let start = |name: &str| {
         let settings = Settings {
             shard: ShardId::new(name).expect("a shard's name"),
@@ -134,7 +138,7 @@ fn job(kind: &str, shard: &str, results_of: Vec<Dependency>) -> v1::NewJob {
 }
 
 /// Two saves on shards 1 and 2, and a mail on 1 that takes both results.
-fn walk() -> Vec<v1::NewJob> {
+pub(crate) fn walk() -> Vec<v1::NewJob> {
     let results = vec![Dependency::Member(0), Dependency::Name("save 2".into())];
     vec![
         job("save", "1", Vec::new()),

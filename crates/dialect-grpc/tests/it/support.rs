@@ -22,6 +22,7 @@ impl Server {
         let handle = Shard::start(store, settings, clock, Hooks::default()).expect("it starts");
         let options = ganger_dialect_grpc::Options {
             unidentified: ganger_access::Identity::unchecked(),
+            shown_settings: [("listen".to_owned(), "127.0.0.1:1".to_owned())].into(),
             ..ganger_dialect_grpc::Options::default()
         };
         let router = ganger_dialect_grpc::router(handle.clone(), options);
@@ -52,6 +53,10 @@ impl Server {
 
     pub(crate) fn operations(&self) -> v1::operations_client::OperationsClient<Channel> {
         v1::operations_client::OperationsClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn admin(&self) -> v1::admin_client::AdminClient<Channel> {
+        v1::admin_client::AdminClient::new(self.channel.clone())
     }
 
     pub(crate) fn schedules(&self) -> v1::schedules_client::SchedulesClient<Channel> {

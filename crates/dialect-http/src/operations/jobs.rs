@@ -6,7 +6,7 @@ use ganger_document::request::graph::GraphIn;
 use ganger_document::request::job::JobIn;
 use ganger_document::view::change::Changed;
 use ganger_document::view::graphs::{GraphLayout, GraphSummary, Graphs};
-use ganger_document::view::job::Page;
+use ganger_document::view::job::{JobCount, Page};
 use ganger_document::view::submission::{Enqueued, SubmittedGraph};
 use http::Method;
 
@@ -14,7 +14,6 @@ use super::{NDJSON, Operation, PAGE, operation, plain};
 use crate::filter;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk::BulkAnswer;
-use crate::resource::jobs::CountView;
 use crate::resource::numbers::Done;
 use crate::resource::{batch, bulk, graph_views, graphs, jobs};
 
@@ -50,7 +49,7 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             jobs::count,
         )
         .query(filter::CONDITIONS)
-        .reply::<CountView>(),
+        .reply::<JobCount>(),
         operation(
             M::POST,
             "/api/v1/jobs/batch",

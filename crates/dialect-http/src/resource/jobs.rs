@@ -13,12 +13,11 @@ use ganger_document::view::submission::Enqueued;
 use ganger_document::view::{job, reason};
 use ganger_engine::ShardedSubmission;
 use ganger_shard::StoredJob;
+use ganger_types::cursor::ready_place_text;
 use ganger_types::query::{Budget, Query};
 use ganger_types::why::Explanation;
 use ganger_types::{Command, Due, JobId, JobRef, JobState, Reply};
 use http::{HeaderValue, StatusCode, header};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::byte_range;
 use crate::filter::{self, Order};
@@ -76,7 +75,7 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
         }
         Order::Next(queue, after) => {
             let page = shard.list_next(&listing.query, &queue, after).await?;
-            let next = page.next.map(filter::ready_place_text);
+            let next = page.next.map(ready_place_text);
             (page.jobs, next, page.looked)
         }
     };
@@ -110,23 +109,14 @@ fn summary(page: &job::Page) -> serde_json::Value {
     document
 }
 
-/// A number of jobs.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = JobCount)]
-pub(crate) struct CountView {
-    /// Number of jobs that match the filters, as far as they were looked at.
-    count: u64,
-    /// Whether all jobs were looked at; if not, there may be more.
-    exact: bool,
-}
-
 /// Counts the jobs that a listing with the same filters would return.
 pub(crate) async fn count(context: RequestContext) -> Result<Response, Problem> {
     let query = filter::conditions(&context.arguments, context.namespace.clone())?;
     let count = context.shard().count_within(query).await?;
-    Ok(json::ok(&CountView {
+    Ok(json::ok(&job::JobCount {
         count: count.jobs,
         exact: !count.looked.is_cut,
+        unreachable: Vec::new(),
     }))
 }
 

@@ -138,6 +138,40 @@ async fn an_operation_is_accepted_listed_shown_and_ends() {
 }
 
 #[tokio::test]
+async fn an_operation_shows_every_condition_of_its_filter() {
+    let face = face();
+    let everything = json!({
+        "queue": "q", "state": ["ready", "failed"], "kind": "k", "kind_prefix": "k", "id_prefix": "a",
+        "tag": ["t", "u"], "label": {"a": "1", "b": "2"}, "graph": "g", "schedule": "s", "group": "x",
+        "failure_text": "no", "worker": "w", "unique_key": "once", "tracked": false, "attempt_min": 2,
+        "created_from": "2026-01-01T00:00:00Z", "created_before": "2026-02-01T00:00:00Z",
+        "finished_from": "2026-01-02T00:00:00Z", "finished_before": "2026-12-31T00:00:00Z",
+    });
+    for filter in [everything, json!({"tag": "t"}), json!({"tracked": true})] {
+        let body = json!({"action": "cancel", "filter": filter});
+        let mut begun = face.post("/api/v1/operations", body).await;
+        if filter.get("created_before").is_none() {
+            // Jobs that are enqueued after the start are left out.
+            let fields = begun["filter"].as_object_mut().expect("an object");
+            fields.remove("created_before").expect("the start");
+        }
+        assert_eq!(begun["filter"], filter);
+    }
+}
+
+#[tokio::test]
+async fn an_operation_acts_on_jobs_that_have_all_tags() {
+    let face = face();
+    for tags in [json!(["t"]), json!(["t", "u"])] {
+        face.enqueue(json!({"kind": "k", "tags": tags})).await;
+    }
+    let body = json!({"action": "cancel", "filter": {"tag": ["t", "u"]}});
+    face.post("/api/v1/operations", body).await;
+    let end = ended(&face, "op-1").await;
+    assert_eq!((&end["matching"], &end["done"]), (&json!(1), &json!(1)));
+}
+
+#[tokio::test]
 async fn an_operation_that_was_stopped_stays_so() {
     let face = face();
     face.enqueue(json!({"kind": "k", "tags": ["t"]})).await;
@@ -156,6 +190,14 @@ async fn an_operation_that_would_mean_everything_or_nothing_is_refused() {
     let long = "8d";
     for (body, code) in [
         (json!({"action": "cancel", "filter": {}}), "invalid_value"),
+        (
+            json!({"action": "cancel", "filter": {"id_prefix": ""}}),
+            "invalid_value",
+        ),
+        (
+            json!({"action": "cancel", "filter": {"tag": []}}),
+            "invalid_value",
+        ),
         (
             json!({"action": "explode", "filter": {"tag": "t"}}),
             "invalid_value",

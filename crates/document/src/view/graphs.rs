@@ -45,6 +45,18 @@ impl From<Counts> for StateCounts {
     }
 }
 
+impl StateCounts {
+    /// Number of jobs that have ended.
+    pub fn ended(&self) -> u64 {
+        self.succeeded + self.failed + self.cancelled
+    }
+
+    /// Number of jobs that have not ended.
+    pub fn unfinished(&self) -> u64 {
+        self.blocked + self.scheduled + self.ready + self.running
+    }
+}
+
 /// A page of the graphs of a namespace, the newest first, over all shards.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
 pub struct Graphs {

@@ -201,6 +201,23 @@ pub struct Page {
     )]
     #[schema(value_type = Option<Moment>)]
     pub looked_back_to: Option<SystemTime>,
+    /// Shards that could not be reached; absent if the list is of one shard or none is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unreachable: Vec<String>,
+}
+
+/// A number of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct JobCount {
+    /// Number of jobs that match the filters, as far as they were looked at.
+    pub count: u64,
+    /// Whether all jobs were looked at; if not, there may be more.
+    pub exact: bool,
+    /// Shards that could not be reached; absent if the count is of one shard or none is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub unreachable: Vec<String>,
 }
 
 impl Page {

@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use ganger_types::operation::{JobFilter, OperationRecord};
 use ganger_types::{JobState, OperationState, ShardId};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::names::{full_name, text};
 use crate::one_of::word;
+use crate::request::bulk::TagsIn;
 use crate::time::{Moment, Span, calendar, moment, moment_if_any, span_if_any};
 
 /// An operation: an action on all jobs that match a filter, and how far it is.
@@ -92,10 +93,17 @@ pub struct Filter {
     /// Kind of the jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Tag of the jobs.
+    /// What the kinds of the jobs begin with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tag: Option<String>,
-    /// Label of the jobs: one pair.
+    pub kind_prefix: Option<String>,
+    /// What the ids of the jobs begin with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_prefix: Option<String>,
+    /// Tag of the jobs; a list of tags, which a job must all have, if there are several.
+    #[serde(serialize_with = "one_or_list", skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = TagsIn, required = false)]
+    pub tag: Vec<String>,
+    /// Labels of the jobs, which a job must all have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(required = false)]
     pub label: BTreeMap<String, String>,
@@ -114,6 +122,15 @@ pub struct Filter {
     /// Worker that holds the jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// Unique key of the jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// Whether the jobs are tracked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tracked: Option<bool>,
+    /// Smallest number of attempts of the jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempt_min: Option<u32>,
     /// Earliest time at which the jobs were enqueued.
     #[serde(
         serialize_with = "moment_if_any",
@@ -128,6 +145,28 @@ pub struct Filter {
     )]
     #[schema(value_type = Option<Moment>)]
     pub created_before: Option<SystemTime>,
+    /// Earliest time at which the jobs ended.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub finished_from: Option<SystemTime>,
+    /// Time before which the jobs ended.
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub finished_before: Option<SystemTime>,
+}
+
+/// For `#[serde(serialize_with)]`: a single text alone, several as a list.
+fn one_or_list<S: Serializer>(texts: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    match texts {
+        [text] => text.serialize(serializer),
+        texts => texts.serialize(serializer),
+    }
 }
 
 /// A page of operations.
@@ -190,7 +229,13 @@ impl From<JobFilter> for Filter {
             queue: filter.queue.map(|name| text(name.as_bytes())),
             state: states,
             kind: filter.kind.map(|name| text(name.as_bytes())),
-            tag: filter.tags.first().map(|name| text(name.as_bytes())),
+            kind_prefix: filter.kind_prefix.map(|prefix| text(&prefix)),
+            id_prefix: filter.id_prefix.map(|prefix| text(&prefix)),
+            tag: filter
+                .tags
+                .iter()
+                .map(|name| text(name.as_bytes()))
+                .collect(),
             label: label
                 .map(|(key, value)| (text(key.as_bytes()), text(value.as_bytes())))
                 .collect(),
@@ -199,8 +244,13 @@ impl From<JobFilter> for Filter {
             group: filter.group.map(|name| text(name.as_bytes())),
             failure_text: filter.failure_text,
             worker: filter.worker.map(|name| text(name.as_bytes())),
+            unique_key: filter.unique_key.map(|name| text(name.as_bytes())),
+            tracked: filter.tracked,
+            attempt_min: filter.attempt_min,
             created_from: filter.created_from.map(calendar),
             created_before: filter.created_before.map(calendar),
+            finished_from: filter.finished_from.map(calendar),
+            finished_before: filter.finished_before.map(calendar),
         }
     }
 }

@@ -84,6 +84,9 @@ pub struct QueueView {
     /// Settings that apply, each with where it comes from; absent unless `effective` was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effective: Option<BTreeMap<&'static str, EffectiveSetting>>,
+    /// Shard that has it; absent unless the list is of all shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// How fast a queue fills and empties. Fields are absent while that is not known.
@@ -244,6 +247,7 @@ impl From<reply::QueueView> for QueueView {
             version: None,
             askers: None,
             effective: None,
+            shard: None,
         }
     }
 }

@@ -122,6 +122,9 @@ pub struct Schedule {
     )]
     #[schema(value_type = Option<f64>)]
     pub last_ran_for: Option<Duration>,
+    /// Shard that has it; absent unless the list is of all shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// List of the schedules.
@@ -256,6 +259,7 @@ impl From<ScheduleRecord> for Schedule {
             last_job: record.last_job.map(|job| text(job.as_bytes())),
             last_state: None,
             last_ran_for: None,
+            shard: None,
         };
         schedule.completed()
     }

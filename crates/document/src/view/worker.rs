@@ -46,6 +46,9 @@ pub struct Worker {
     pub failed: u64,
     /// Number of its leases that expired.
     pub lost: u64,
+    /// Shard that tells this; absent unless the list is of all shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// A job that a worker holds.
@@ -104,6 +107,7 @@ impl From<ObservedWorker> for Worker {
             completed: facts.completed,
             failed: facts.failed,
             lost: facts.lost,
+            shard: None,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::api::Api;
-use ganger_e2e::command::run_successfully;
+use ganger_e2e::command::{run_successfully, wait_for};
 use ganger_e2e::redis::TestBed;
 use ganger_e2e::server::Setup;
 use serde_json::{Value, json};
@@ -314,6 +314,166 @@ fn schedules_are_the_same_documents() -> Result<()> {
     server.stop()
 }
 
+#[test]
+fn lists_of_all_shards_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut setup = Setup::in_directory(directory.path())?;
+    setup.arguments = ["--shards", "2"].map(str::to_owned).to_vec();
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    for (shard, tags) in [
+        ("1", json!(["a"])),
+        ("2", json!(["a", "b"])),
+        ("1", json!(["a", "b"])),
+    ] {
+        let job = json!({"kind": "k", "shard": shard, "tags": tags});
+        api.expect("POST", "jobs", &job)?;
+    }
+    for (query, arguments, count) in [
+        ("order=newest", &[][..], 3),
+        (
+            "order=oldest&tag=a&tag=b",
+            &["--order", "oldest", "--tag", "a", "--tag", "b"],
+            2,
+        ),
+        (
+            "order=runs_next&queue=default",
+            &["--order", "runs-next", "--queue", "default"],
+            3,
+        ),
+        ("order=finished_newest", &["--order", "finished-newest"], 0),
+    ] {
+        let page = api.expect("GET", &format!("jobs?shard=all&{query}"), &Value::Null)?;
+        let mut over_http = page["jobs"].clone();
+        let jobs = over_http.as_array_mut().context("no list of jobs")?;
+        ensure!(jobs.len() == count, "{query}: {page:#}");
+        let command = [&["job", "list", "--shard", "all"], arguments].concat();
+        let mut printed = printed_lines(&url, &command)?;
+        for job in jobs.iter_mut().chain(&mut printed) {
+            // Listings of the command line leave out the history.
+            job["history"] = json!([]);
+        }
+        expect_same(query, &over_http, &json!(printed))?;
+    }
+    for shard in ["1", "2"] {
+        let schedule = json!({"every": "1h", "kind": "k", "paused": true});
+        api.expect("PUT", &format!("schedules/s?shard={shard}"), &schedule)?;
+        let lease = json!({"worker": "w", "queues": ["default"], "max": 1, "lease_for": "1h"});
+        api.expect("POST", &format!("leases?shard={shard}"), &lease)?;
+    }
+    for (path, field, command) in [
+        ("queues", "queues", &["queue", "list"][..]),
+        ("workers", "workers", &["workers"]),
+        ("schedules", "schedules", &["schedule", "list"]),
+    ] {
+        let page = api.expect("GET", &format!("{path}?shard=all"), &Value::Null)?;
+        let over_http = page[field].as_array().context("no list")?.iter().cloned();
+        let over_http: Vec<Value> = over_http.map(without_times).collect();
+        let shards: Vec<&Value> = over_http.iter().map(|entry| &entry["shard"]).collect();
+        ensure!(shards == ["1", "2"], "{path}: {page:#}");
+        let printed = printed_lines(&url, &[command, &["--shard", "all"]].concat())?;
+        let printed: Vec<Value> = printed.into_iter().map(without_times).collect();
+        expect_same(path, &json!(over_http), &json!(printed))?;
+    }
+    let count = api.expect("GET", "jobs/count?shard=all&tag=b", &Value::Null)?;
+    ensure!(count["count"] == 2, "{count:#}");
+    let arguments = ["job", "list", "--shard", "all", "--tag", "b", "--count"];
+    let printed = printed(&url, &arguments)?;
+    expect_same("the count", &count["count"], &printed["count"])?;
+    expect_same("the count", &count["exact"], &printed["exact"])?;
+    server.stop()
+}
+
+#[test]
+fn graphs_are_the_same_documents_and_top_lists_old_ones_too() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let mut setup = Setup::in_directory(directory.path())?;
+    setup.arguments = ["--shards", "2"].map(str::to_owned).to_vec();
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    let graph = json!({"jobs": [
+        {"name": "a", "kind": "k", "shard": "1"},
+        {"name": "b", "kind": "k", "shard": "2", "after": ["a"]},
+    ]});
+    let graph = api.expect("POST", "graphs", &graph)?["graph"].clone();
+    let name = graph.as_str().context("a graph has a name")?;
+    // `top` looked for graphs among the newest 1,000 jobs once.
+    let file = directory.path().join("jobs.ndjson");
+    std::fs::write(&file, "{\"kind\": \"k\"}\n".repeat(1_001))?;
+    let path = file.to_str().context("the path is not UTF-8")?;
+    run_successfully(&["--server", &url, "submit", "--stream", path], &[])?;
+
+    let listed = api.expect("GET", "graphs", &Value::Null)?;
+    ensure!(
+        listed["graphs"][0]["shards"] == json!(["1", "2"]),
+        "{listed:#}"
+    );
+    let printed_list = printed(&url, &["graphs"])?;
+    expect_same("the list of graphs", &listed, &printed_list)?;
+    let top = printed(&url, &["top", "--screen", "graphs"])?;
+    expect_same("the graphs of top", &listed["graphs"], &top["graphs"])?;
+    let shown = api.expect("GET", &format!("graphs/{name}"), &Value::Null)?;
+    ensure!(shown["counts"]["blocked"] == 1, "{shown:#}");
+    expect_same("the graph", &shown, &printed(&url, &["graphs", name])?)?;
+    let drawn = api.expect("GET", &format!("graphs/{name}/layout"), &Value::Null)?;
+    ensure!(
+        drawn["boxes"].as_array().map(Vec::len) == Some(2),
+        "{drawn:#}"
+    );
+    let printed = printed(&url, &["graphs", name, "--layout"])?;
+    expect_same("the drawing", &drawn, &printed)?;
+    server.stop()
+}
+
+/// Removes the numbers that change between two reads of the server.
+fn without_numbers(mut server: Value) -> Value {
+    let remove = |fields: &mut Value, names: &[&str]| {
+        let fields = fields.as_object_mut().expect("an object");
+        fields.retain(|name, _| !names.contains(&&**name));
+    };
+    remove(&mut server, &["uptime_seconds"]);
+    let changing = [
+        "uptime_seconds",
+        "commits_per_second",
+        "commit_p99_seconds",
+        "store_bytes",
+        "disk_free_bytes",
+    ];
+    for shard in server["shards"].as_array_mut().expect("a list of shards") {
+        remove(shard, &changing);
+    }
+    server
+}
+
+#[test]
+fn the_server_and_its_audit_log_are_the_same_documents() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    let setup = Setup::in_directory(directory.path())?;
+    let mut server = setup.start()?;
+    let mut api = Api::new(setup.client());
+    let url = format!("http://{}", setup.address);
+    enqueue(&mut api)?;
+    let over_http = api.expect("GET", "server", &Value::Null)?;
+    ensure!(over_http["shards"][0]["live_jobs"] == 5, "{over_http:#}");
+    ensure!(over_http["settings"]["db"].is_string(), "{over_http:#}");
+    let printed = without_numbers(printed(&url, &["server-info"])?);
+    expect_same("the server", &without_numbers(over_http), &printed)?;
+
+    // The store gets the records of the last half second together.
+    let path = "audit-log?what=cancelJob";
+    let records = wait_for("a record of the audit log", || {
+        let page = api.expect("GET", path, &Value::Null)?;
+        let records = page["records"].as_array().cloned().unwrap_or_default();
+        Ok((!records.is_empty()).then_some(records))
+    })?;
+    ensure!(records[0]["outcome"] == "done", "{records:?}");
+    let printed = printed_lines(&url, &["audit-log", "--what", "cancelJob"])?;
+    expect_same("the audit log", &json!(records), &json!(printed))?;
+    server.stop()
+}
+
 /// Jobs of raw keys have unlimited retries, which requests cannot set but answers contain.
 #[test]
 fn jobs_of_raw_keys_are_listed_as_the_same_documents() -> Result<()> {
@@ -348,7 +508,9 @@ fn without_times(mut document: Value) -> Value {
         fields.retain(|name, _| !["lease_left_seconds", "silent_seconds"].contains(&&**name));
     }
     if let Some(fields) = document.as_object_mut() {
-        fields.remove("oldest_ready_seconds");
+        for name in ["oldest_ready_seconds", "seconds_to_empty"] {
+            fields.remove(name);
+        }
     }
     document
 }

@@ -88,6 +88,7 @@ impl From<&ObservedWorker> for v1::WorkerView {
             holds: holds.collect(),
             state: observed.state.as_str().to_owned(),
             facts: observed.facts.as_ref().map(Into::into),
+            shard: String::new(),
         }
     }
 }
@@ -134,6 +135,7 @@ impl From<v1::WorkerView> for Worker {
             completed: facts.completed,
             failed: facts.failed,
             lost: facts.lost,
+            shard: non_empty(wire.shard),
         }
     }
 }

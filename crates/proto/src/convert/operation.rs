@@ -1,12 +1,13 @@
 //! Operations: to messages from stored operations, and to the documents of HTTP and the SDK.
 
-use std::collections::BTreeMap;
-
 use ganger_document::view::operation::{Filter, LeftOut, Operation};
 use ganger_types::operation::{JobFilter, OperationRecord};
 use ganger_types::{JobState, OperationAction, OperationState, ShardId};
 
-use super::{At, FieldError, calendar, global_name, known_state, ms, non_empty, state_number};
+use super::{
+    At, FieldError, calendar, global_name, known_state, label_messages, ms, non_empty, pairs,
+    state_number, tag_texts,
+};
 use crate::v1;
 
 /// The message about an operation of this shard.
@@ -90,10 +91,7 @@ fn unknown(field: &'static str) -> FieldError {
 
 fn filter_message(filter: JobFilter) -> v1::ListRequest {
     let states = Some(filter.states).filter(|states| !states.is_all());
-    let label = filter.labels.first().map(|(key, value)| v1::Label {
-        key: key.to_text().into_owned(),
-        value: value.to_text().into_owned(),
-    });
+    let prefix = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     v1::ListRequest {
         queue: filter.queue.map(|name| name.to_text().into_owned()),
         state: states
@@ -102,15 +100,22 @@ fn filter_message(filter: JobFilter) -> v1::ListRequest {
             .map(state_number)
             .collect(),
         kind: filter.kind.map(|name| name.to_text().into_owned()),
-        tag: filter.tags.first().map(|name| name.to_text().into_owned()),
-        label,
+        kind_prefix: filter.kind_prefix.map(prefix),
+        id_prefix: filter.id_prefix.map(prefix),
+        tag: tag_texts(&filter.tags),
+        label: label_messages(&filter.labels),
         graph: filter.graph.map(|name| name.to_text().into_owned()),
         schedule: filter.schedule.map(|name| name.to_text().into_owned()),
         group: filter.group.map(|name| name.to_text().into_owned()),
         failure_text: filter.failure_text,
         worker: filter.worker.map(|name| name.to_text().into_owned()),
+        unique_key: filter.unique_key.map(|name| name.to_text().into_owned()),
+        tracked: filter.tracked,
+        attempt_min: filter.attempt_min,
         created_from_us: filter.created_from.map(|at| at.0),
         created_before_us: filter.created_before.map(|at| at.0),
+        finished_from_us: filter.finished_from.map(|at| at.0),
+        finished_before_us: filter.finished_before.map(|at| at.0),
         ..v1::ListRequest::default()
     }
 }
@@ -119,7 +124,6 @@ fn filter(wire: v1::ListRequest) -> Result<Filter, FieldError> {
     let states = wire.state.into_iter();
     let states = states.map(|state| known_state(At::top("state"), state));
     let states: Vec<JobState> = states.collect::<Result<_, _>>()?;
-    let label = wire.label.into_iter();
     Ok(Filter {
         queue: wire.queue,
         state: states
@@ -127,17 +131,22 @@ fn filter(wire: v1::ListRequest) -> Result<Filter, FieldError> {
             .map(|state| state.as_str().to_owned())
             .collect(),
         kind: wire.kind,
+        kind_prefix: wire.kind_prefix,
+        id_prefix: wire.id_prefix,
         tag: wire.tag,
-        label: label
-            .map(|label| (label.key, label.value))
-            .collect::<BTreeMap<_, _>>(),
+        label: pairs(wire.label).into_iter().collect(),
         graph: wire.graph,
         schedule: wire.schedule,
         group: wire.group,
         failure_text: wire.failure_text,
         worker: wire.worker,
+        unique_key: wire.unique_key,
+        tracked: wire.tracked,
+        attempt_min: wire.attempt_min,
         created_from: wire.created_from_us.map(calendar),
         created_before: wire.created_before_us.map(calendar),
+        finished_from: wire.finished_from_us.map(calendar),
+        finished_before: wire.finished_before_us.map(calendar),
     })
 }
 

@@ -6,7 +6,9 @@ use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
 use ganger_types::observed::ObservedQueue;
 use ganger_types::{NamespaceRecord, reply};
 
-use super::{At, FieldError, calendar, ms, namespace_settings, queue_counts, queue_settings};
+use super::{
+    At, FieldError, calendar, ms, namespace_settings, non_empty, queue_counts, queue_settings,
+};
 use crate::v1;
 
 impl From<&reply::QueueView> for v1::QueueView {
@@ -74,6 +76,7 @@ pub fn queue(view: v1::QueueView) -> Result<QueueView, FieldError> {
         askers: view.version.is_some().then(|| askers.collect()),
         version: view.version,
         effective: None,
+        shard: non_empty(view.shard),
     })
 }
 

@@ -49,6 +49,7 @@ impl From<&ScheduleRecord> for v1::Schedule {
             last_job: text_or_empty(record.last_job.as_ref()),
             last_state: 0,
             last_ran_us: None,
+            shard: String::new(),
         }
     }
 }
@@ -113,6 +114,7 @@ pub fn schedule(wire: v1::Schedule) -> Result<Schedule, FieldError> {
         last_job: non_empty(wire.last_job),
         last_state: job_state(At::top("last_state"), wire.last_state)?,
         last_ran_for: wire.last_ran_us.map(Duration::from_micros),
+        shard: non_empty(wire.shard),
     };
     Ok(schedule.completed())
 }

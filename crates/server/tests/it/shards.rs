@@ -9,6 +9,7 @@ use ganger_proto::v1;
 use ganger_proto::v1::jobs_client::JobsClient;
 use ganger_proto::v1::leases_client::LeasesClient;
 use ganger_proto::v1::peers_client::PeersClient;
+use ganger_proto::v1::queues_client::QueuesClient;
 use ganger_router::{REACH_WITHIN, Topology};
 use ganger_server::{Config, Running, Secret, Tls, start};
 use ganger_tls::{Connector, Trust};
@@ -826,5 +827,74 @@ async fn lists_of_all_shards_are_merged_and_say_which_shard_is_away() {
     let alone = list("/api/v1/jobs?shard=all").await;
     assert_eq!(alone["unreachable"], serde_json::json!(["2"]));
     assert_eq!(alone["jobs"].as_array().map(Vec::len), Some(2));
+    one.stop().await;
+}
+
+#[tokio::test]
+async fn calls_for_all_shards_are_merged_and_say_which_shard_is_away() {
+    let [one, two] = pair(config()).await;
+    let channel = Endpoint::from_shared(format!("http://{}", one.addr()));
+    let channel = channel.expect("an address").connect_lazy();
+    let at = |shard: &str| WithMetadata(vec![("ganger-shard", shard.to_owned())]);
+    let jobs = |shard: &str| JobsClient::with_interceptor(channel.clone(), at(shard));
+    for (shard, priority) in [("1", 5), ("2", -1), ("1", 7), ("2", 6)] {
+        let request = v1::EnqueueRequest {
+            jobs: vec![v1::NewJob {
+                kind: "k".into(),
+                queue: "q".into(),
+                priority,
+                ..v1::NewJob::default()
+            }],
+            ..v1::EnqueueRequest::default()
+        };
+        jobs(shard).enqueue(request).await.expect("accepted");
+    }
+    let mut request = v1::ListRequest {
+        queue: Some("q".into()),
+        order: v1::ListOrder::RunsNext.into(),
+        budget_ms: Some(1_000),
+        limit: 3,
+        ..v1::ListRequest::default()
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = jobs("all").list(request.clone()).await.expect("merged");
+        let page = page.into_inner();
+        assert_eq!((page.complete, page.unreachable.len()), (Some(true), 0));
+        seen.extend(page.jobs.into_iter().map(|job| (job.shard, job.priority)));
+        if page.next.is_empty() {
+            break;
+        }
+        request.cursor = page.next;
+    }
+    let places = [("2", -1), ("1", 5), ("2", 6), ("1", 7)];
+    assert_eq!(seen, places.map(|(shard, rank)| (shard.to_owned(), rank)));
+    let count = jobs("all").count(v1::ListRequest::default()).await;
+    let count = count.expect("added up").into_inner();
+    assert_eq!((count.count, count.exact), (4, true));
+    let mut queues = QueuesClient::with_interceptor(channel.clone(), at("all"));
+    let listed = queues.list(v1::QueuesRequest::default()).await;
+    let listed = listed.expect("merged").into_inner().queues;
+    let names: Vec<_> = listed
+        .iter()
+        .map(|view| (&*view.queue, &*view.shard))
+        .collect();
+    assert_eq!(names, [("q", "1"), ("q", "2")]);
+    let refused = jobs("all").get(v1::GetRequest::default()).await;
+    let refused = refused.expect_err("one job is of one shard");
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    request.limit = 1_001;
+    let refused = jobs("all").list(request).await.expect_err("too many");
+    assert!(refused.message().starts_with("limit"), "{refused}");
+    two.stop().await;
+    let alone = jobs("all").list(v1::ListRequest::default()).await;
+    let alone = alone.expect("the other shard is there").into_inner();
+    assert_eq!(
+        (alone.jobs.len(), alone.unreachable),
+        (2, vec!["2".to_owned()])
+    );
+    let count = jobs("all").count(v1::ListRequest::default()).await;
+    let count = count.expect("the other shard is there").into_inner();
+    assert_eq!((count.count, count.exact), (2, false));
     one.stop().await;
 }

@@ -2,14 +2,14 @@
 
 use std::time::SystemTime;
 
-use ganger_client::{Event, Happening, Job, JobState};
+use ganger_client::{Event, GraphItem, Happening, Job, JobState};
 use ganger_document::measure::{count, span};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::table::{Cell, Column, Table};
-use crate::data::{EventRow, GraphRow, Shard, WorkerRow, since};
+use crate::data::{EventRow, Shard, WorkerRow, since};
 use crate::state::State;
 use crate::text::brief_whole;
 use crate::theme::Theme;
@@ -164,6 +164,11 @@ pub(super) fn graphs(state: &State, area: Rect, out: &mut Buffer) {
         Column::number("Running", 7),
         Column::number("Failed", 6),
     ];
+    let empty = match (state.data.graphs.is_empty(), state.data.has_more_graphs) {
+        (true, _) => "No graphs are kept.",
+        (false, true) => "None of the newest 200 graphs matches the filter. Esc clears it.",
+        (false, false) => "No graph matches the filter. Esc clears it.",
+    };
     let table = Table {
         theme: state.theme,
         columns: &columns,
@@ -172,22 +177,33 @@ pub(super) fn graphs(state: &State, area: Rect, out: &mut Buffer) {
             .into_iter()
             .map(|row| graph_cells(state.theme, row))
             .collect(),
-        empty: "No graph among the newest 1,000 jobs.",
+        empty,
     };
     table.draw(area, out);
 }
 
-fn graph_cells(theme: Theme, row: &GraphRow) -> Vec<Cell> {
-    let (jobs, done) = (row.jobs().max(1), row.of(JobState::Succeeded));
-    let ended = done + row.of(JobState::Failed) + row.of(JobState::Cancelled);
-    let filled = usize::try_from(ended * BAR / jobs).unwrap_or(0);
+fn graph_cells(theme: Theme, row: &GraphItem) -> Vec<Cell> {
+    let Some(counts) = &row.counts else {
+        // It has too many jobs to count them for a list.
+        let jobs = format!("- of {}", count(row.jobs));
+        let unknown = || Cell::from("-");
+        return vec![
+            row.graph.as_str().into(),
+            unknown(),
+            jobs.into(),
+            unknown(),
+            unknown(),
+        ];
+    };
+    let ended = counts.ended();
+    let filled = usize::try_from(ended * BAR / row.jobs.max(1)).unwrap_or(0);
     let (full, rest) = if theme.is_ascii {
         ("#", ".")
     } else {
         ("\u{2588}", "\u{2591}")
     };
     let left = usize::try_from(BAR).unwrap_or(0).saturating_sub(filled);
-    let failed = row.of(JobState::Failed);
+    let failed = counts.failed;
     let style = if failed > 0 {
         theme.bad()
     } else {
@@ -196,8 +212,8 @@ fn graph_cells(theme: Theme, row: &GraphRow) -> Vec<Cell> {
     vec![
         row.graph.as_str().into(),
         format!("{}{}", full.repeat(filled), rest.repeat(left)).into(),
-        format!("{} of {}", count(ended), count(row.jobs())).into(),
-        count(row.of(JobState::Running)).into(),
+        format!("{} of {}", count(ended), count(row.jobs)).into(),
+        count(counts.running).into(),
         Cell(count(failed), style),
     ]
 }

@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ganger_client::{
-    AttentionItem, Event, Explanation, Gravity, Happening, HeldJob, HistoryEntry, Job, JobMoved,
-    JobState, QueueCounts, QueuePace, QueueSettings, QueueView, Reason, ServerInfo, Worker,
+    AttentionItem, Event, Explanation, GraphItem, Gravity, Happening, HeldJob, HistoryEntry, Job,
+    JobMoved, JobState, QueueCounts, QueuePace, QueueSettings, QueueView, Reason, ServerInfo,
+    StateCounts, Worker,
 };
 use ganger_top::data::{
-    EventRow, FailureRow, GraphRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update,
-    WorkerRow,
+    EventRow, FailureRow, JobDetail, QueueRow, Rates, Rights, Shard, Snapshot, Update, WorkerRow,
 };
 use ganger_top::keys::{Request, press};
 use ganger_top::{Screen, State, Theme};
@@ -84,6 +84,7 @@ fn queue(name: &str, counts: QueueCounts, oldest: Option<u64>) -> QueueView {
         version: None,
         askers: None,
         effective: None,
+        shard: None,
     }
 }
 
@@ -255,6 +256,7 @@ pub(crate) fn snapshot() -> Snapshot {
             completed: 0,
             failed: 0,
             lost: 0,
+            shard: None,
         },
     };
     let group = |group: &str, jobs| FailureRow {
@@ -300,11 +302,23 @@ pub(crate) fn snapshot() -> Snapshot {
         has_more_jobs: false,
         failures: vec![group("exit-1", 212), group("timeout", 3)],
         workers: vec![worker("w-1", Vec::new()), worker("w-3", vec![held])],
-        graphs: vec![GraphRow {
-            shard: "1".to_owned(),
+        graphs: vec![GraphItem {
             graph: "g-81".to_owned(),
-            counts: vec![2, 0, 1, 1, 4, 1, 0],
+            state: Some(JobState::Running),
+            jobs: 9,
+            counts: Some(StateCounts {
+                blocked: 2,
+                ready: 1,
+                running: 1,
+                succeeded: 4,
+                failed: 1,
+                ..StateCounts::default()
+            }),
+            submitted_at: ago(60),
+            ended_at: None,
+            shards: vec!["1".to_owned()],
         }],
+        has_more_graphs: false,
         job: Some(Box::new(detail())),
         events: vec![
             event("1/a", JobState::Running),

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use ganger_client::{
-    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, JobFilter, NewOperation, Start,
+    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, JobFilter, NewOperation,
+    OperationAction, Start,
 };
 use serde_json::json;
 
@@ -29,11 +30,11 @@ const QUEUE_LINES_MAX: usize = 20;
 pub(crate) struct Bounds {
     /// With conditions: change at most this many jobs.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
-    at_most: Option<u64>,
+    pub(super) at_most: Option<u64>,
 
     /// With conditions: spread the changes over this time, at most 7 days.
     #[arg(long, value_name = "DURATION", value_parser = read_span)]
-    spread_over: Option<Duration>,
+    pub(super) spread_over: Option<Duration>,
 }
 
 /// Cancels jobs that have not ended: those named, or all that match the conditions.
@@ -415,13 +416,24 @@ async fn matching(
         }
         return by_calls(context, &action, filter, is_dry, done).await;
     }
-    let client = context.client().await?;
+    let (action, reason) = match action {
+        BulkAction::Cancel { reason } => (OperationAction::Cancel, reason),
+        BulkAction::Retry { queue, .. } => (OperationAction::Retry { queue }, String::new()),
+        BulkAction::Delete => (OperationAction::Delete, String::new()),
+    };
     let new = NewOperation {
         action,
         filter,
         at_most: bounds.at_most,
         spread_over: bounds.spread_over,
+        reason,
     };
+    operate(context, new, done).await
+}
+
+/// Starts an operation, waits for its end, and prints what it did. `done`: what was done to its jobs, in words.
+pub(super) async fn operate(context: &Context, new: NewOperation, done: &str) -> Outcome {
+    let client = context.client().await?;
     let Some(operation) = start_and_wait(context, &client, new).await? else {
         return Ok(Exit::StillRunning);
     };

@@ -1,17 +1,16 @@
 //! `ganger job list`: pages of jobs, in constant memory however many there are.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use comfy_table::Cell;
-use ganger_client::{Job, JobFilter, JobState};
-use serde_json::json;
+use ganger_client::{Job, JobFilter, JobOrder, JobState};
 
-use crate::context::{Context, remark};
-use crate::document::span::read_moment;
+use crate::context::{Context, OfShard, remark, remark_unreachable};
+use crate::document::span::{read_moment, read_span};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::table::Rows;
-use crate::show::{Palette, escape, time};
+use crate::show::{Palette, counted, escape, time};
 
 /// Number of jobs fetched at once.
 const PAGE_JOBS: u32 = 200;
@@ -32,13 +31,21 @@ pub(crate) struct Filters {
     #[arg(short, long)]
     kind: Option<String>,
 
-    /// Only jobs with this tag.
-    #[arg(long)]
-    tag: Option<String>,
+    /// Only jobs of a kind that begins so.
+    #[arg(long, value_name = "TEXT")]
+    kind_prefix: Option<String>,
 
-    /// Only jobs with this label.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = read_label)]
-    label: Option<(String, String)>,
+    /// Only jobs whose id begins so.
+    #[arg(long, value_name = "TEXT")]
+    id_prefix: Option<String>,
+
+    /// Only jobs with this tag; may be repeated: with all of them.
+    #[arg(long = "tag", value_name = "TAG")]
+    tags: Vec<String>,
+
+    /// Only jobs with this label; may be repeated: with all of them.
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = read_label)]
+    labels: Vec<(String, String)>,
 
     /// Only jobs of this graph.
     #[arg(long)]
@@ -60,6 +67,18 @@ pub(crate) struct Filters {
     #[arg(long)]
     worker: Option<String>,
 
+    /// Only jobs with this unique key.
+    #[arg(long, value_name = "KEY")]
+    unique_key: Option<String>,
+
+    /// Only tracked jobs; with --tracked=false, only those that are not tracked.
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    tracked: Option<bool>,
+
+    /// Only jobs with at least this number of attempts.
+    #[arg(long, value_name = "NUMBER")]
+    attempts: Option<u32>,
+
     /// Only jobs created at or after this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     since: Option<String>,
@@ -67,6 +86,14 @@ pub(crate) struct Filters {
     /// Only jobs created before this time: RFC 3339, or -DURATION such as -2h.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<String>,
+
+    /// Only jobs that ended at or after this time: RFC 3339, or -DURATION such as -2h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    finished_since: Option<String>,
+
+    /// Only jobs that ended before this time: RFC 3339, or -DURATION such as -2h.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    finished_until: Option<String>,
 }
 
 /// Lists jobs. All conditions given must hold.
@@ -75,16 +102,32 @@ pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
 
+    /// Order of the jobs: newest, oldest, finished-newest (the latest end first), or runs-next (the ready jobs of
+    /// --queue as they will be leased).
+    #[arg(long, value_name = "ORDER", default_value = "newest", value_parser = read_order)]
+    order: JobOrder,
+
     /// List the oldest jobs first.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "order")]
     oldest_first: bool,
+
+    #[command(flatten)]
+    of: OfShard,
+
+    /// Look for at most this time, up to 10s, and at no more than 20,000 records; says how far it looked.
+    #[arg(long, value_name = "DURATION", value_parser = read_span)]
+    budget: Option<Duration>,
+
+    /// Go on where an earlier list ended.
+    #[arg(long, value_name = "PLACE")]
+    after: Option<String>,
 
     /// Maximum number of jobs; 0 for all.
     #[arg(short, long, default_value_t = 100)]
     limit: u64,
 
     /// Print only the number of jobs.
-    #[arg(long, conflicts_with_all = ["limit", "oldest_first", "full"])]
+    #[arg(long, conflicts_with_all = ["limit", "order", "oldest_first", "after", "full"])]
     count: bool,
 
     /// Include histories, with --json.
@@ -99,6 +142,16 @@ pub(crate) fn read_state(text: &str) -> Result<JobState, String> {
     })
 }
 
+fn read_order(text: &str) -> Result<JobOrder, String> {
+    match text {
+        "newest" => Ok(JobOrder::Newest),
+        "oldest" => Ok(JobOrder::Oldest),
+        "finished-newest" => Ok(JobOrder::FinishedNewest),
+        "runs-next" => Ok(JobOrder::RunsNext),
+        _ => Err("there are newest, oldest, finished-newest and runs-next".to_owned()),
+    }
+}
+
 pub(crate) fn read_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -107,9 +160,12 @@ pub(crate) fn read_label(text: &str) -> Result<(String, String), String> {
 }
 
 pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
+    let client = context.client_of_shard(&args.of).await?;
     if args.count {
-        let count = context.client().await?.count(filter(args)?).await?;
-        context.either(&json!({ "count": count }), count.to_string())?;
+        let count = client.count(filter(args)?).await?;
+        let bound = if count.exact { "" } else { "at least " };
+        context.either(&count, format!("{bound}{}", count.count))?;
+        remark_unreachable(&count.unreachable);
         return Ok(Exit::Done);
     }
     let limit = if args.limit == 0 {
@@ -118,7 +174,6 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
         args.limit
     };
     let mut filter = filter(args)?;
-    let client = context.client().await?;
     let mut shown: u64 = 0;
     loop {
         // One more than wanted shows whether there are more.
@@ -139,6 +194,7 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
         } else if shown == 0 && page.next.is_none() {
             remark("no jobs");
         }
+        remark_unreachable(&page.unreachable);
         shown += u64::try_from(page.jobs.len()).unwrap_or(0);
         filter.cursor = page.next;
         if has_more && !context.is_json() {
@@ -146,15 +202,39 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
                 "there are more than these {shown}: give --limit N, or 0 for all"
             ));
         }
+        if let (Some(false), Some(next)) = (page.complete, &filter.cursor)
+            && !has_more
+        {
+            remark_cut(page.looked_at, page.looked_back_to, next);
+            return Ok(Exit::Done);
+        }
         if has_more || filter.cursor.is_none() {
             return Ok(Exit::Done);
         }
     }
 }
 
+/// Tells how far a list with a budget has looked, and how to go on.
+fn remark_cut(looked_at: Option<u64>, back_to: Option<SystemTime>, next: &str) {
+    let back_to = back_to.map(|time| format!(", up to {}", time::absolute(time)));
+    remark(format!(
+        "looked at {} so far{}: give --after '{}' to go on, or a longer --budget",
+        counted(looked_at.unwrap_or_default(), "record"),
+        back_to.unwrap_or_default(),
+        escape::line(next)
+    ));
+}
+
 fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
+    let order = if args.oldest_first {
+        JobOrder::Oldest
+    } else {
+        args.order
+    };
     Ok(JobFilter {
-        newest_first: !args.oldest_first,
+        order,
+        budget: args.budget,
+        cursor: args.after,
         limit: PAGE_JOBS,
         brief: !args.full,
         ..args.filters.conditions()?
@@ -173,15 +253,22 @@ impl Filters {
             queue: self.queue,
             states: self.states,
             kind: self.kind,
-            tag: self.tag,
-            label: self.label,
+            kind_prefix: self.kind_prefix,
+            id_prefix: self.id_prefix,
+            tags: self.tags,
+            labels: self.labels,
             graph: self.graph,
             schedule: self.schedule,
             group: self.group,
             failure_text: self.failure,
             worker: self.worker,
+            unique_key: self.unique_key,
+            tracked: self.tracked,
+            attempt_min: self.attempts,
             created_from: moment("--since", self.since)?,
             created_before: moment("--until", self.until)?,
+            finished_from: moment("--finished-since", self.finished_since)?,
+            finished_before: moment("--finished-until", self.finished_until)?,
             ..JobFilter::default()
         })
     }

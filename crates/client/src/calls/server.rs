@@ -1,0 +1,34 @@
+//! Calls that read the server and its audit log.
+
+use ganger_proto::v1;
+
+use super::jobs::call;
+use crate::Client;
+use crate::error::Error;
+use crate::model::{AuditFilter, AuditLog, Server};
+
+impl Client {
+    /// Returns the server: its shards, how busy they are, their space, and the settings that are not secret.
+    ///
+    /// # Errors
+    /// If the caller may not see the whole server, or it cannot be reached.
+    pub async fn server(&self) -> Result<Server, Error> {
+        let request = v1::GetServerRequest {};
+        Ok(call!(self, Safe, admin_wire.get_server(request))?.into())
+    }
+
+    /// Returns a page of the audit log, newest record first. The server keeps the newest 10,000 records.
+    ///
+    /// # Errors
+    /// If the caller is not an admin of the whole server, the filter is refused, or the server cannot be reached.
+    pub async fn audit_log(&self, filter: AuditFilter) -> Result<AuditLog, Error> {
+        let request = v1::ListAuditLogRequest {
+            who: filter.who.unwrap_or_default(),
+            what: filter.what.unwrap_or_default(),
+            outcome: filter.outcome.unwrap_or_default(),
+            after: filter.after.unwrap_or_default(),
+            limit: filter.limit,
+        };
+        Ok(call!(self, Safe, admin_wire.list_audit_log(request))?.into())
+    }
+}
