@@ -190,8 +190,8 @@ impl<R: List> Call<R> {
             return Err(Problem::too_large(at, places.len(), SHARDS_MAX));
         }
         Ok(Self {
-            limit,
             request,
+            limit,
             places,
         })
     }

@@ -74,6 +74,9 @@ async fn submit(server: &Server, jobs: Vec<v1::NewJob>) -> String {
     reply.into_inner().graph
 }
 
+/// A change of a request that makes it wrong.
+type Change = fn(&mut v1::GraphLayoutRequest);
+
 #[tokio::test]
 async fn graphs_are_listed_page_by_page_newest_first() {
     let server = Server::start().await;
@@ -152,7 +155,7 @@ async fn a_drawing_is_bounded_and_its_boxes_open() {
     };
     let opened = graphs.layout(opened).await.expect("drawn");
     assert!(opened.boxes.len() > 50, "{} boxes", opened.boxes.len());
-    let refused: [(fn(&mut v1::GraphLayoutRequest), &str); 4] = [
+    let refused: [(Change, &str); 4] = [
         (|request| request.max = 151, "max"),
         (|request| request.max = 9, "max"),
         (|request| request.depth = 6, "depth"),

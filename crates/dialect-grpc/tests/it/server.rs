@@ -42,6 +42,9 @@ async fn listed(server: &Server, request: v1::ListAuditLogRequest) -> (Vec<Strin
     (lines.collect(), reply.next)
 }
 
+/// A change of a request for records of the audit log.
+type Change = fn(&mut v1::ListAuditLogRequest);
+
 #[tokio::test]
 async fn the_audit_log_is_read_page_by_page_newest_first() {
     let server = audited().await;
@@ -63,7 +66,7 @@ async fn the_audit_log_is_read_page_by_page_newest_first() {
 #[tokio::test]
 async fn records_of_the_audit_log_are_selected() {
     let server = audited().await;
-    let cases: [(fn(&mut v1::ListAuditLogRequest), usize); 4] = [
+    let cases: [(Change, usize); 4] = [
         (|request| request.who = "\"a\"".into(), 2),
         (|request| request.what = "cancelJob".into(), 2),
         (|request| request.outcome = "denied".into(), 1),
@@ -75,7 +78,7 @@ async fn records_of_the_audit_log_are_selected() {
         let (records, next) = listed(&server, request.clone()).await;
         assert_eq!((records.len(), &*next), (expected, ""), "{request:?}");
     }
-    let wrong: [(fn(&mut v1::ListAuditLogRequest), &str); 3] = [
+    let wrong: [(Change, &str); 3] = [
         (|request| request.outcome = "good".into(), "outcome"),
         (|request| request.after = "x".into(), "after"),
         (|request| request.limit = 1_001, "limit"),

@@ -434,7 +434,7 @@ async fn matching(
 /// Starts an operation, waits for its end, and prints what it did. `done`: what was done to its jobs, in words.
 pub(super) async fn operate(context: &Context, new: NewOperation, done: &str) -> Outcome {
     let client = context.client().await?;
-    let Some(operation) = start_and_wait(context, &client, new).await? else {
+    let Some(operation) = Box::pin(start_and_wait(context, &client, new)).await? else {
         return Ok(Exit::StillRunning);
     };
     let left_out = operation.left_out.iter();
@@ -465,7 +465,7 @@ async fn by_calls(
         ..BulkResult::default()
     };
     loop {
-        let part = client.matching(action, filter.clone(), is_dry).await?;
+        let part = Box::pin(client.matching(action, filter.clone(), is_dry)).await?;
         all.changed += part.changed;
         all.skipped += part.skipped;
         all.exact &= part.exact;
