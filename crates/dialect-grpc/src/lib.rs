@@ -10,6 +10,7 @@ mod decode;
 mod encode;
 mod problem;
 mod rights;
+mod sender;
 mod service;
 mod work;
 
