@@ -1,12 +1,9 @@
-//! Actions on schedules, workers and between shards.
+//! Actions on workers and between shards.
 
 use ganger_attention::NotTested;
 use ganger_document::names::text;
-use ganger_types::command::{
-    DeregisterWorker, PutSchedule, Reconcile, RemoveSchedule, RunSchedule,
-};
-use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, Reply, ScheduleId, ShardId, Worker};
+use ganger_types::command::{DeregisterWorker, Reconcile};
+use ganger_types::{Command, Namespace, Reply, ShardId, Worker};
 use maud::html;
 
 use crate::fault::Fault;
@@ -14,85 +11,8 @@ use crate::links::Links;
 use crate::notice::Notice;
 use crate::text::plain;
 use crate::view::View;
-use crate::widgets::fields;
 
 use super::{ASK_FORM, Done, Form, Question, apply};
-
-pub(super) async fn run_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let command = RunSchedule {
-        namespace: view.namespace().clone(),
-        id: id.clone(),
-    };
-    let reply = apply(shard, Command::RunSchedule(command)).await?;
-    let mut notice = Notice::done(format!(
-        "Made a job of the schedule {}.",
-        plain(&text(id.as_bytes()))
-    ));
-    if let Reply::Schedule(schedule) = &reply
-        && let Some(job) = &schedule.last_job
-    {
-        let address = view.links.job(shard.id(), job).as_str().to_owned();
-        notice.link = Some(("Show the job".to_owned(), address));
-    }
-    Ok(Done::Notice { notice, to: None })
-}
-
-pub(super) async fn pause_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let is_paused = form.text("paused")? == Some("true");
-    let query = Query::Schedule(view.namespace().clone(), id.clone());
-    let Reply::Schedule(mut schedule) = view.ask(shard, query).await? else {
-        return Err(Fault::unexpected_reply());
-    };
-    schedule.paused = is_paused;
-    let command = PutSchedule {
-        schedule: *schedule,
-    };
-    apply(shard, Command::PutSchedule(Box::new(command))).await?;
-    let shown = text(id.as_bytes());
-    let (words, undo) = if is_paused {
-        ("Paused", "false")
-    } else {
-        ("Resumed", "true")
-    };
-    let mut notice = Notice::done(format!("{words} the schedule {}.", plain(&shown)));
-    let pairs = [
-        ("id", shown.as_str()),
-        ("shard", shard.id().as_str()),
-        ("paused", undo),
-    ];
-    notice.undo = Some(("Undo".to_owned(), "setSchedule", fields(view, &pairs)));
-    Ok(Done::Notice { notice, to: None })
-}
-
-pub(super) async fn delete_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let shown = text(id.as_bytes());
-    if !form.is_confirmed() {
-        let question = Question {
-            heading: format!("Delete the schedule {}?", plain(&shown)),
-            content: html! { p { "It makes no more jobs. Jobs that it has made stay. This cannot be undone." } },
-            button: "Delete this schedule".to_owned(),
-            action: "deleteSchedule",
-            pairs: &[("id", &shown), ("shard", shard.id().as_str())],
-            is_danger: true,
-        };
-        return Ok(question.page(view, form));
-    }
-    let command = RemoveSchedule {
-        namespace: view.namespace().clone(),
-        id,
-    };
-    apply(shard, Command::RemoveSchedule(command)).await?;
-    Ok(Done::Notice {
-        notice: Notice::done(format!("Deleted the schedule {}.", plain(&shown))),
-        to: Some(view.links.to("/schedules").as_str().to_owned()),
-    })
-}
 
 pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fault> {
     let worker: Worker = form.name("worker")?;

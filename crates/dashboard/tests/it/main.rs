@@ -7,4 +7,5 @@ mod kit;
 mod live;
 mod pages;
 mod requests;
+mod schedules;
 mod sessions;
