@@ -23,6 +23,7 @@ mod schedules;
 mod search;
 mod shards;
 mod stats;
+mod worker;
 mod workers;
 
 pub(crate) use error::{fault_page, plain_fault};

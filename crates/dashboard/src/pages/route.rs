@@ -38,7 +38,7 @@ async fn page_at(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
         "/schedule" => super::schedule::page(view, query).await,
         "/schedule/edit" => super::schedule_form::edit_page(view, query).await,
         "/workers" => super::workers::page(view, query).await,
-        "/worker" => super::workers::one(view, query).await,
+        "/worker" => super::worker::page(view, query).await,
         "/stats" => super::stats::page(view, query).await,
         "/events" => super::events::page(view, query).await,
         "/operations" => super::operations::page(view, query).await,

@@ -496,23 +496,3 @@ async fn an_empty_queue_is_forgotten_after_a_question() {
     let page = browser.follow(&done).await;
     assert!(page.main().contains("No queues yet."), "{}", page.main());
 }
-
-#[tokio::test]
-async fn releasing_the_jobs_of_a_worker_asks_first() {
-    let site = Site::closed().await;
-    let id = site.enqueue("mail", "send", |_| {}).await;
-    site.lease("mail", 1).await;
-    let browser = site.signed_in("op").await;
-    let page = browser.page("/ui/worker?name=w-1").await;
-    let question = browser.press(&page, "Release its jobs", &[]).await;
-    assert_eq!(question.only("h1"), "Release the jobs of w-1?");
-    assert_eq!(state(&site, &id).await, Some(JobState::Running));
-    let done = browser.press(&question, "Release its jobs", &[]).await;
-    let page = browser.follow(&done).await;
-    let notice = page.only("#notice");
-    assert!(
-        notice.starts_with("Released 1 job of the worker w-1."),
-        "{notice}"
-    );
-    assert_eq!(state(&site, &id).await, Some(JobState::Ready));
-}

@@ -9,3 +9,4 @@ mod pages;
 mod requests;
 mod schedules;
 mod sessions;
+mod workers;

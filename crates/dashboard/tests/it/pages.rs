@@ -605,22 +605,11 @@ async fn a_log_is_shown_from_its_end_with_earlier_parts_behind_a_link() {
 }
 
 #[tokio::test]
-async fn workers_events_and_shards_have_their_pages() {
+async fn events_and_shards_have_their_pages() {
     let site = Site::open().await;
     site.enqueue("mail", "send", |_| {}).await;
     site.lease("mail", 1).await;
     let browser = site.browser();
-    let workers = browser.page("/ui/workers").await;
-    assert_eq!(
-        workers.columns("Workers"),
-        ["Worker", "State", "Queues", "Holds", "Jobs", "Last sign"]
-    );
-    assert_eq!(
-        workers.rows("Workers")[0][..4],
-        ["w-1", "Busy", "mail", "1"]
-    );
-    let worker = browser.page(&workers.link("w-1")).await;
-    assert_eq!(worker.only("h1"), "Worker w-1");
     let events = browser.page("/ui/events").await;
     assert_eq!(
         events.columns("Events"),
