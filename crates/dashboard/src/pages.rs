@@ -27,7 +27,6 @@ mod worker;
 mod workers;
 
 pub(crate) use error::{fault_page, plain_fault};
-pub(crate) use events::{job_of, queue_of};
 pub(crate) use job::raw;
 pub(crate) use login::{Login, form as login_form};
 pub(crate) use new_job::{FIELDS as NEW_JOB_FIELDS, read_new_job, show as new_job_page};
