@@ -9,7 +9,8 @@ use ganger_types::{
 
 use crate::kit::{Answer, Setup, Site, select};
 
-fn schedule(id: &str) -> ScheduleRecord {
+/// A schedule of the kind `report` at 02:30 in Vienna.
+pub(crate) fn schedule(id: &str) -> ScheduleRecord {
     ScheduleRecord {
         namespace: Namespace::default(),
         id: ScheduleId::new(id).expect("short"),
