@@ -8,6 +8,9 @@ use tonic::transport::Endpoint;
 
 use crate::error::{Error, code};
 
+/// The program that requests come from, as lists of workers show it.
+const USER_AGENT: &str = concat!("ganger/", env!("CARGO_PKG_VERSION"));
+
 /// Options of a client.
 #[derive(Clone)]
 pub struct Options {
@@ -95,6 +98,9 @@ impl Options {
         }
         let endpoint =
             Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
+        let endpoint = endpoint
+            .user_agent(USER_AGENT)
+            .map_err(|error| bad_url(&self.url, &error.to_string()))?;
         Ok(endpoint
             .connect_timeout(self.connect_for)
             .tcp_nodelay(true)

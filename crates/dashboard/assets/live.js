@@ -9,7 +9,6 @@ const trusted = (html) => (policy ? policy.createHTML(html) : html);
 const byId = (id) => document.getElementById(id);
 const parse = (html) => new DOMParser().parseFromString(trusted(html), "text/html");
 root.classList.add("js");
-
 // Choices kept in this browser. It may allow none.
 const keep = (store, name, value) => {
   try {
@@ -67,11 +66,7 @@ const freshen = (within) => {
 const state = byId("live-state");
 const pauseButton = byId("live-pause");
 let stream = null;
-let opened = 0;
-let heard = 0;
-let retries = 0;
-let timer = 0;
-let poll = 0;
+let [opened, heard, retries, timer, poll] = [0, 0, 0, 0, 0];
 let paused = keep("sessionStorage", "ganger-paused") === "1";
 const clock = () => new Date(Date.now() + ahead).toLocaleTimeString("en-GB", zone ? { timeZone: zone } : {});
 
@@ -89,13 +84,32 @@ const isAtEnd = (part) => {
 };
 const toEnd = (part) => part.querySelector("[data-follow]")?.scrollTo(0, Number.MAX_SAFE_INTEGER);
 
+// The rows of a tail stay when newer ones come: as many as its table says, the oldest go.
+const keepRows = (part, fresh) => {
+  const [old, now] = [part, fresh].map((within) => within.querySelector("tbody[data-keep]"));
+  if (!old || !now) return !!old;
+  const known = new Map([...old.rows].map((row) => [row.id, row]));
+  const rows = [...now.rows].reverse();
+  let below = old.rows[0];
+  if (!rows.some(({ id }) => known.has(id))) (below = old.insertRow(0)).insertCell().append("Events between these may be missing.");
+  for (const row of rows) {
+    const same = known.get(row.id);
+    if (same?.textContent !== row.textContent) same ? same.replaceChildren(...row.childNodes) : old.insertBefore(row, below);
+    below = same || row;
+  }
+  while (old.rows.length > old.dataset.keep) old.deleteRow(-1);
+  return true;
+};
+
 const replace = ({ id, print, html }) => {
   const part = byId(id);
   if (!part) return;
+  const fresh = parse(html).body;
+  if (keepRows(part, fresh)) return (part.dataset.print = print);
   const at = document.activeElement;
   const follows = isAtEnd(part);
   const checked = new Set([...part.querySelectorAll("input[name=job]:checked")].map((box) => box.value));
-  Idiomorph.morph(part, [...parse(html).body.childNodes], {
+  Idiomorph.morph(part, [...fresh.childNodes], {
     morphStyle: "innerHTML",
     ignoreActiveValue: true,
     callbacks: {
@@ -173,15 +187,10 @@ function open() {
   });
   on("part", replace);
   on("beat", ({ now }) => setClock(now));
-  on("full", ({ text }) => {
-    close();
-    show(`Not live: ${text}`, "off");
-  });
+  const end = (text) => (close(), show(text, "off"));
+  on("full", ({ text }) => end(`Not live: ${text}`));
   on("signed-out", () => location.reload());
-  on("fault", ({ text }) => {
-    close();
-    show(text, "off");
-  });
+  on("fault", ({ text }) => end(text));
   stream.onerror = () => stream && again();
 }
 
@@ -189,14 +198,11 @@ const setPaused = (to) => {
   paused = to;
   keep("sessionStorage", "ganger-paused", to ? "1" : "0");
   pauseButton.textContent = to ? "Resume live" : "Pause live";
-  if (to) {
-    close();
-    show("Paused", "paused");
-  } else {
-    retries = 0;
-    show("Reconnecting …", "off");
-    open();
-  }
+  close();
+  if (to) return show("Paused", "paused");
+  retries = 0;
+  show("Reconnecting …", "off");
+  open();
 };
 
 if (body.dataset.live) {
@@ -227,10 +233,7 @@ const dialogOf = (content, opener) => {
   dialog.append(...content);
   const heading = dialog.querySelector("h1, h2");
   if (heading) dialog.setAttribute("aria-labelledby", heading.id);
-  dialog.addEventListener("close", () => {
-    dialog.remove();
-    opener?.focus();
-  });
+  dialog.addEventListener("close", () => (dialog.remove(), opener?.focus()));
   body.append(dialog);
   dialog.showModal();
   return dialog;
@@ -246,10 +249,7 @@ const ask = async (button, form) => {
   const content = question.length ? question : [...page.querySelector("main").children, closeButton()];
   const dialog = dialogOf(content.map((node) => document.adoptNode(node)), button);
   const back = dialog.querySelector("#question-back");
-  back?.addEventListener("click", (event) => {
-    event.preventDefault();
-    dialog.close();
-  });
+  back?.addEventListener("click", (event) => (event.preventDefault(), dialog.close()));
   back?.focus();
 };
 

@@ -12,6 +12,7 @@ mod namespaces;
 mod operations;
 mod queues;
 mod rest;
+mod schedules;
 
 use std::net::SocketAddr;
 
@@ -122,9 +123,11 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "stopOperation" => operations::stop(view, form).await,
         "setNamespace" => namespaces::set(view, form).await,
         "enqueueJob" => enqueue::run(view, form).await,
-        "runSchedule" => rest::run_schedule(view, form).await,
-        "setSchedule" => rest::pause_schedule(view, form).await,
-        "deleteSchedule" => rest::delete_schedule(view, form).await,
+        "runSchedule" => schedules::run(view, form).await,
+        "pauseSchedule" => schedules::pause(view, form, true).await,
+        "resumeSchedule" => schedules::pause(view, form, false).await,
+        "setSchedule" => schedules::set(view, form).await,
+        "deleteSchedule" => schedules::delete(view, form).await,
         "releaseWorker" => rest::release_worker(view, form).await,
         "reconcilePeer" => rest::reconcile(view, form).await,
         "testAlert" => rest::test_alert(view, form).await,
@@ -152,6 +155,8 @@ pub(crate) const ACTIONS: &[&str] = &[
     "setNamespace",
     "enqueueJob",
     "runSchedule",
+    "pauseSchedule",
+    "resumeSchedule",
     "setSchedule",
     "deleteSchedule",
     "releaseWorker",
@@ -265,11 +270,12 @@ fn not_done(action: &str) -> &'static str {
         "deleteJob" | "deleteJobs" | "deleteSchedule" => "Not deleted",
         "timeOutJob" => "Not timed out",
         "stopOperation" => "Not stopped",
-        "pauseQueue" => "Not paused",
-        "resumeQueue" => "Not resumed",
+        "pauseQueue" | "pauseSchedule" => "Not paused",
+        "resumeQueue" | "resumeSchedule" => "Not resumed",
         "forgetQueue" => "Not forgotten",
         "enqueueJob" => "Not enqueued",
         "runSchedule" => "Not run",
+        "setSchedule" => "Not saved",
         "reconcilePeer" => "Not reconciled",
         "testAlert" => "Not sent",
         _ => "Not changed",

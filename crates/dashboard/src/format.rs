@@ -83,6 +83,23 @@ impl Clock {
         }
     }
 
+    /// Which way the clocks of the zone change between two times, such as `clocks go back by 1 h`; `None` if they do not.
+    pub(crate) fn change(&self, from: Timestamp, to: Timestamp) -> Option<String> {
+        let offset = |time: Timestamp| {
+            let micros = i64::try_from(time.0).ok()?;
+            let at = jiff::Timestamp::from_microsecond(micros).ok()?;
+            Some(self.zone.to_offset(at).seconds())
+        };
+        let seconds = offset(to)? - offset(from)?;
+        let way = match seconds {
+            0 => return None,
+            1.. => "forward",
+            _ => "back",
+        };
+        let by = span(Duration::from_secs(u64::from(seconds.unsigned_abs())));
+        Some(format!("clocks go {way} by {by}"))
+    }
+
     /// The name of the zone.
     pub(crate) fn zone_name(&self) -> &str {
         self.zone.iana_name().unwrap_or("UTC")
@@ -145,5 +162,29 @@ mod tests {
         assert_eq!(clock.text(time), "2026-01-31 12:01:07");
         assert_eq!(clock.ago_text(time), "12 min ago");
         assert_eq!(clock.ago_text(at("2026-01-31T11:13:09Z")), "in 2 s");
+    }
+
+    #[test]
+    fn a_change_of_the_clocks_between_two_times_is_told() {
+        let at = |text| ganger_document::time::read_moment(text).expect("a time");
+        let clock = Clock {
+            now: at("2027-01-01T00:00:00Z"),
+            zone: TimeZone::get("Europe/Vienna").expect("it is bundled"),
+        };
+        let change = |from, to| clock.change(at(from), at(to));
+        let [winter, summer, autumn] = [
+            "2027-03-27T01:30:00Z",
+            "2027-03-28T01:00:00Z",
+            "2027-10-31T01:00:00Z",
+        ];
+        assert_eq!(
+            change(winter, summer).as_deref(),
+            Some("clocks go forward by 1 h")
+        );
+        assert_eq!(
+            change(summer, autumn).as_deref(),
+            Some("clocks go back by 1 h")
+        );
+        assert_eq!(change(winter, winter), None);
     }
 }

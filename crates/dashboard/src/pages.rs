@@ -17,19 +17,23 @@ mod overview;
 mod queue;
 mod queues;
 mod route;
+mod schedule;
+pub(crate) mod schedule_form;
 mod schedules;
 mod search;
 mod shards;
 mod stats;
+mod worker;
 mod workers;
 
 pub(crate) use error::{fault_page, plain_fault};
-pub(crate) use events::{job_of, queue_of};
 pub(crate) use job::raw;
 pub(crate) use login::{Login, form as login_form};
 pub(crate) use new_job::{FIELDS as NEW_JOB_FIELDS, read_new_job, show as new_job_page};
 pub(crate) use operations::{address as operation_address, full_name as operation_name};
 pub(crate) use route::{Interest, PATHS, build, interest};
+pub(crate) use schedule::{TIMES as SCHEDULE_TIMES, on_shard as schedule_on};
+pub(crate) use schedules::address as schedule_address;
 pub(crate) use stats::csv as stats_csv;
 
 /// The job that a reference names, and its shard.

@@ -11,6 +11,7 @@ mod encode;
 pub mod merged;
 mod problem;
 mod rights;
+mod sender;
 mod service;
 mod work;
 

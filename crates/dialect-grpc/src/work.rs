@@ -24,6 +24,7 @@ use session::Session;
 use crate::ServiceContext;
 use crate::decode;
 use crate::problem::Problem;
+use crate::sender::Sender;
 
 /// Number of messages made before the worker took them.
 const MESSAGES_MAX: usize = 16;
@@ -50,11 +51,12 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Time after which a stream ends whose worker reads nothing (`rel B6`).
 const SLOW_MAX: Duration = Duration::from_secs(30);
 
-/// Waits for the hello and begins the stream.
+/// Waits for the hello and begins the stream of the worker that sends it.
 pub(crate) async fn open(
     context: ServiceContext,
     mut incoming: Streaming<v1::WorkerMessage>,
     in_process: BytesInProcess,
+    sender: &Sender,
 ) -> Result<Outgoing, Status> {
     let silent = || {
         Problem::new(
@@ -73,7 +75,8 @@ pub(crate) async fn open(
         )
     })?;
     let settings = decode::hello(hello)?;
-    let (sender, receiver) = mpsc::channel(MESSAGES_MAX);
+    sender.introduce(&context.handle, &settings.lease);
+    let (says, receiver) = mpsc::channel(MESSAGES_MAX);
     let outgoing = Outgoing::new(
         receiver,
         context.handle.clone(),
@@ -81,7 +84,7 @@ pub(crate) async fn open(
     );
     let workers = context.options.workers.clone();
     in_process.set(0);
-    let session = Session::new(context, settings, sender, in_process);
+    let session = Session::new(context, settings, says, in_process);
     workers.spawn(session.run(first, incoming));
     Ok(outgoing)
 }

@@ -106,7 +106,7 @@ await check("data", async () => {
   await api("PUT", "/schedules/nightly", { cron: "30 2 * * *", time_zone: "Europe/Vienna", kind: "report", queue: "reports" });
 });
 
-const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/graphs", `/graph?name=${jobs.graph}`, `/graph?name=${jobs.graph}&open=b1`, `/graph?name=${jobs.graph}&view=levels`, `/graph?name=${jobs.graph}&view=list`, "/stats", "/failures", "/failure?group=no-file", "/schedules", "/schedule?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail"];
+const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/graphs", `/graph?name=${jobs.graph}`, `/graph?name=${jobs.graph}&open=b1`, `/graph?name=${jobs.graph}&view=levels`, `/graph?name=${jobs.graph}&view=list`, "/stats", "/failures", "/failure?group=no-file", "/schedules", "/schedules/new", "/schedule?id=nightly", "/schedule/edit?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail"];
 
 for (const colorScheme of ["light", "dark"]) {
   for (const [width, height] of [[320, 640], [1280, 800], [3840, 2160]]) {
@@ -221,6 +221,56 @@ await check("actions with dialogs", async () => {
   await page.getByLabel("Payload").fill("{}");
   await page.getByRole("button", { name: "Enqueue job" }).click();
   await page.getByRole("heading", { level: 1, name: /^Job 1\// }).waitFor();
+  await done();
+});
+
+await check("a schedule is looked at before it is saved", async () => {
+  const { page, expectFailures, done } = await visit();
+  await page.goto(`${open}/ui/schedules`);
+  await page.getByRole("link", { name: "New schedule" }).click();
+  await page.getByLabel("Schedule", { exact: true }).fill("weekly");
+  await page.getByLabel("Cron expression").fill("61 2 * * 1");
+  await page.getByLabel("Time zone").fill("Europe/Vienna");
+  await page.getByLabel("Kind").fill("report");
+  expectFailures();
+  await page.getByRole("button", { name: "Preview" }).click();
+  await page.getByRole("alert").filter({ hasText: "1 field cannot be used" }).waitFor();
+  await accessible(page, "a form with a refused field");
+  await page.getByLabel("Cron expression").fill("0 2 * * 1");
+  await page.getByRole("button", { name: "Save schedule" }).click();
+  await page.getByRole("status").filter({ hasText: "Not saved yet" }).waitFor();
+  assert.equal(await page.getByRole("table", { name: "Next times" }).getByRole("row").count(), 6);
+  await page.getByRole("button", { name: "Save schedule" }).click();
+  await page.getByRole("status").filter({ hasText: "Made the schedule weekly." }).waitFor();
+  await page.getByRole("heading", { level: 1, name: "Schedule weekly" }).waitFor();
+  await page.getByText("at 02:00 on Mondays").waitFor();
+  await page.getByRole("link", { name: "Edit", exact: true }).click();
+  await page.getByLabel("While a job of it is live").selectOption({ label: "the run is skipped" });
+  await page.getByRole("button", { name: "Save schedule" }).click();
+  await page.getByRole("status").filter({ hasText: "Changed the schedule weekly." }).waitFor();
+  assert.equal((await api("GET", "/schedules/weekly")).overlap, "skip");
+  await page.getByRole("button", { name: "Pause schedule" }).click();
+  await page.getByRole("button", { name: "Undo" }).click();
+  await page.getByRole("status").filter({ hasText: "Resumed the schedule weekly." }).waitFor();
+  await page.getByRole("button", { name: "Delete schedule" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete this schedule" }).click();
+  await page.getByRole("status").filter({ hasText: "Deleted the schedule weekly." }).waitFor();
+  await done();
+});
+
+await check("events follow, older rows stay, and a busy second is summed", async () => {
+  const { page, done } = await visit();
+  const first = await enqueue({ kind: "send", queue: "tail" });
+  await page.goto(`${open}/ui/events?queue=tail`);
+  const table = page.getByRole("table", { name: "Events" });
+  await table.getByRole("link", { name: first, exact: true }).waitFor();
+  await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
+  const many = Array.from({ length: 120 }, (_, at) => ({ name: `tail-${at}`, kind: "send", queue: "tail" }));
+  await api("POST", "/graphs", { jobs: many });
+  await table.getByText(/^\d+ more in this second$/).waitFor();
+  const next = await enqueue({ kind: "send", queue: "tail" });
+  await table.getByRole("link", { name: next, exact: true }).or(table.getByText(/^7\d more/)).first().waitFor();
+  await table.getByRole("link", { name: first, exact: true }).waitFor();
   await done();
 });
 

@@ -350,7 +350,8 @@ impl ShardMetrics {
         self.series().observe_attempts(attempts);
         let mut workers = self.workers();
         for attempt in attempts {
-            workers.end(&attempt.record.namespace, attempt.worker, attempt.end);
+            let namespace = &attempt.record.namespace;
+            workers.end(namespace, attempt.worker, attempt.end, attempt.at);
         }
         drop(workers);
         let mut runs = self.runs();
@@ -394,6 +395,7 @@ impl ShardMetrics {
                     kind,
                     from,
                     to,
+                    worker,
                     ..
                 } => {
                     let namespace = &event.namespace;
@@ -404,6 +406,9 @@ impl ShardMetrics {
                     match to {
                         JobState::Running => {
                             counters.leases_granted_total.inc();
+                            if let Some(worker) = worker {
+                                self.workers().grant(namespace, worker);
+                            }
                             let series = runs.of(namespace, queue, kind);
                             series.leases_granted.inc();
                             if let Some(wait) = waits.remove(key) {

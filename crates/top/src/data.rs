@@ -137,7 +137,7 @@ pub struct FailureRow {
 }
 
 /// A worker of a shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WorkerRow {
     /// Name of the shard.
     pub shard: String,

@@ -84,6 +84,8 @@ pub struct WorkerFacts {
     pub queues: Arc<[Queue]>,
     /// Maximum number of jobs that its last request asked for.
     pub slots: u32,
+    /// Number of jobs that it still takes: those that its last request asked for, less those granted since.
+    pub free_slots: u32,
     /// Time of its first request.
     pub since: Timestamp,
     /// Time of its last request.
@@ -92,10 +94,21 @@ pub struct WorkerFacts {
     pub waits_until: Timestamp,
     /// Number of its attempts that succeeded.
     pub completed: u64,
+    /// Tenths of an attempt per minute that succeeded in the last five minutes, or since its first request.
+    pub completed_per_minute_in_tenths: u64,
     /// Number of its attempts that failed, or took longer than they may.
     pub failed: u64,
     /// Number of its leases that expired.
     pub lost: u64,
+}
+
+impl WorkerFacts {
+    /// Number of its attempts that succeeded per minute, over the last five minutes or since its first request.
+    pub fn completed_per_minute(&self) -> f64 {
+        // Rates are far below the numbers that a fraction cannot hold exactly.
+        let tenths = u32::try_from(self.completed_per_minute_in_tenths).unwrap_or(u32::MAX);
+        f64::from(tenths) / 10.0
+    }
 }
 
 /// A schedule, and how its last job went.

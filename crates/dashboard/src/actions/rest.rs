@@ -1,98 +1,26 @@
-//! Actions on schedules, workers and between shards.
+//! Actions on workers and between shards.
 
 use ganger_attention::NotTested;
 use ganger_document::names::text;
-use ganger_types::command::{
-    DeregisterWorker, PutSchedule, Reconcile, RemoveSchedule, RunSchedule,
-};
-use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, Reply, ScheduleId, ShardId, Worker};
-use maud::html;
+use ganger_shard::Handle;
+use ganger_types::command::{DeregisterWorker, Reconcile};
+use ganger_types::query::JobQuery;
+use ganger_types::{Command, Namespace, Reply, ShardId, Worker};
+use maud::{Markup, html};
 
 use crate::fault::Fault;
 use crate::links::Links;
 use crate::notice::Notice;
 use crate::text::plain;
 use crate::view::View;
-use crate::widgets::fields;
+use crate::widgets::job_link;
 
 use super::{ASK_FORM, Done, Form, Question, apply};
 
-pub(super) async fn run_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let command = RunSchedule {
-        namespace: view.namespace().clone(),
-        id: id.clone(),
-    };
-    let reply = apply(shard, Command::RunSchedule(command)).await?;
-    let mut notice = Notice::done(format!(
-        "Made a job of the schedule {}.",
-        plain(&text(id.as_bytes()))
-    ));
-    if let Reply::Schedule(schedule) = &reply
-        && let Some(job) = &schedule.last_job
-    {
-        let address = view.links.job(shard.id(), job).as_str().to_owned();
-        notice.link = Some(("Show the job".to_owned(), address));
-    }
-    Ok(Done::Notice { notice, to: None })
-}
-
-pub(super) async fn pause_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let is_paused = form.text("paused")? == Some("true");
-    let query = Query::Schedule(view.namespace().clone(), id.clone());
-    let Reply::Schedule(mut schedule) = view.ask(shard, query).await? else {
-        return Err(Fault::unexpected_reply());
-    };
-    schedule.paused = is_paused;
-    let command = PutSchedule {
-        schedule: *schedule,
-    };
-    apply(shard, Command::PutSchedule(Box::new(command))).await?;
-    let shown = text(id.as_bytes());
-    let (words, undo) = if is_paused {
-        ("Paused", "false")
-    } else {
-        ("Resumed", "true")
-    };
-    let mut notice = Notice::done(format!("{words} the schedule {}.", plain(&shown)));
-    let pairs = [
-        ("id", shown.as_str()),
-        ("shard", shard.id().as_str()),
-        ("paused", undo),
-    ];
-    notice.undo = Some(("Undo".to_owned(), "setSchedule", fields(view, &pairs)));
-    Ok(Done::Notice { notice, to: None })
-}
-
-pub(super) async fn delete_schedule(view: &View, form: &Form) -> Result<Done, Fault> {
-    let id: ScheduleId = form.name("id")?;
-    let shard = form.shard(view)?;
-    let shown = text(id.as_bytes());
-    if !form.is_confirmed() {
-        let question = Question {
-            heading: format!("Delete the schedule {}?", plain(&shown)),
-            content: html! { p { "It makes no more jobs. Jobs that it has made stay. This cannot be undone." } },
-            button: "Delete this schedule".to_owned(),
-            action: "deleteSchedule",
-            pairs: &[("id", &shown), ("shard", shard.id().as_str())],
-            is_danger: true,
-        };
-        return Ok(question.page(view, form));
-    }
-    let command = RemoveSchedule {
-        namespace: view.namespace().clone(),
-        id,
-    };
-    apply(shard, Command::RemoveSchedule(command)).await?;
-    Ok(Done::Notice {
-        notice: Notice::done(format!("Deleted the schedule {}.", plain(&shown))),
-        to: Some(view.links.to("/schedules").as_str().to_owned()),
-    })
-}
+/// Jobs of a worker that are counted before they are released.
+const HELD_LOOKED_MAX: usize = 1_000;
+/// Jobs of a worker that are named before they are released.
+const HELD_NAMED: usize = 5;
 
 pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fault> {
     let worker: Worker = form.name("worker")?;
@@ -101,7 +29,12 @@ pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fau
     if !form.is_confirmed() {
         let question = Question {
             heading: format!("Release the jobs of {}?", plain(&shown)),
-            content: html! { p { "Its jobs go back to their places in the queue and run on other workers; the attempts do not count. If the worker still runs one of them, that job runs twice, and the report of this worker is refused." } },
+            content: html! {
+                (holds(view, shard, &worker).await?)
+                p { "They go back to their places in the queue at once and run on other workers; the attempts do not count." }
+                p { "If the worker still runs one of them, that job runs twice. Its reports and its result for this attempt are refused, but what its program does elsewhere is done." }
+                p { "A worker that lives may go on: it gets other jobs when it asks again." }
+            },
             button: "Release its jobs".to_owned(),
             action: "releaseWorker",
             pairs: &[("worker", &shown), ("shard", shard.id().as_str())],
@@ -124,6 +57,33 @@ pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fau
             plain(&shown)
         )),
         to: Some(view.links.to("/workers").as_str().to_owned()),
+    })
+}
+
+/// The jobs that a worker holds: their number, and the first of them.
+async fn holds(view: &View, shard: &Handle, worker: &Worker) -> Result<Markup, Fault> {
+    let query = JobQuery {
+        namespace: view.namespace().clone(),
+        worker: Some(worker.clone()),
+        limit: HELD_LOOKED_MAX,
+        ..JobQuery::default()
+    };
+    let page = shard.list(query).await?;
+    let number = u64::try_from(page.jobs.len()).unwrap_or(u64::MAX);
+    let more = if page.next.is_some() {
+        "more than "
+    } else {
+        ""
+    };
+    let named = page.jobs.iter().take(HELD_NAMED);
+    let rest = page.jobs.len().saturating_sub(HELD_NAMED);
+    Ok(html! {
+        p {
+            "It holds " (more) (crate::format::plural(number, "job")) ":"
+            @for job in named { " " (job_link(view, shard.id(), &job.record.id)) }
+            @if rest > 0 { " and others" }
+            "."
+        }
     })
 }
 

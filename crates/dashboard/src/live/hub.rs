@@ -8,7 +8,7 @@ use ganger_types::{Event, JobId, Namespace};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::data::events::position;
+use crate::data::events::{job_of, position, queue_of};
 use crate::page::{Page, Stop};
 use crate::pages::{Interest, build, interest};
 use crate::view::View;
@@ -95,7 +95,7 @@ impl Hub {
             Interest { job: Some(job), .. } => concerns_job(job, event),
             Interest {
                 queue: Some(queue), ..
-            } => crate::pages::queue_of(&event.happening).is_none_or(|of| of == queue),
+            } => queue_of(&event.happening).is_none_or(|of| of == queue),
             _ => true,
         }
     }
@@ -106,7 +106,7 @@ fn concerns_job(job: &JobId, event: &Event) -> bool {
     match &event.happening {
         ganger_types::Happening::LogAppended { .. }
         | ganger_types::Happening::QueueChanged { .. } => true,
-        happening => crate::pages::job_of(happening).is_some_and(|of| of == job),
+        happening => job_of(happening).is_some_and(|of| of == job),
     }
 }
 

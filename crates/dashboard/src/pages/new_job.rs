@@ -182,7 +182,7 @@ pub(crate) fn read_new_job(fields: &Params) -> Result<NewJob, Fault> {
     })
 }
 
-fn check_payload(payload: &[u8]) -> Result<(), Fault> {
+pub(super) fn check_payload(payload: &[u8]) -> Result<(), Fault> {
     if payload.is_empty() {
         return Ok(());
     }

@@ -9,7 +9,9 @@ use crate::data::queues::{self, Row};
 use crate::fault::Fault;
 use crate::format::{count, counted, span};
 use crate::frame::kept_scope;
+use crate::links::Address;
 use crate::page::Page;
+use crate::paging::{self, Slice};
 use crate::params::Params;
 use crate::svg;
 use crate::text::plain;
@@ -19,8 +21,6 @@ use crate::widgets::{self, button, empty, queue_link, table};
 use super::overview::{oldest_text, rate, running_of, state_badge};
 
 pub(crate) const PARAMETERS: &[&str] = &["sort", "desc", "q", "after"];
-/// Rows of a page.
-const ROWS: usize = 100;
 
 /// A column by which rows are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +44,8 @@ const SORTS: &[(&str, Sort)] = &[
 pub(super) struct Queues {
     /// Rows of this page.
     pub(super) rows: Vec<Row>,
-    /// Queues that match the filter.
-    pub(super) matching: usize,
-    /// Rows on pages before this one.
-    pub(super) skipped: usize,
+    /// Which queues of those that match the filter they are.
+    pub(super) slice: Slice,
     pub(super) sort: Sort,
     pub(super) is_descending: bool,
     pub(super) part: String,
@@ -58,26 +56,17 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     let params = Params::read(query, PARAMETERS)?;
     view.rights.check("listQueues")?;
     let sort = params.word("sort", SORTS)?.unwrap_or(Sort::Name);
-    let is_descending = params.word(
-        "desc",
-        &[("1", true), ("true", true), ("0", false), ("false", false)],
-    )?;
+    let is_descending = paging::descending(&params)?;
     let (mut rows, missing) = queues::all(view).await?;
     let part = params.text("q")?.unwrap_or_default().to_owned();
     rows.retain(|row| show(row.queue.queue.as_bytes()).contains(&part));
     let is_descending = is_descending.unwrap_or(sort != Sort::Name);
     rows.sort_by(|a, b| compare(a, b, sort, is_descending));
-    let matching = rows.len();
-    let skipped = params
-        .number("after", 0, 1_000_000)?
-        .unwrap_or(0)
-        .min(matching);
-    let mut rows: Vec<Row> = rows.into_iter().skip(skipped).take(ROWS).collect();
+    let (mut rows, slice) = paging::take(rows, &params)?;
     queues::look_for_workers(view, &mut rows).await;
     let queues = Queues {
         rows,
-        matching,
-        skipped,
+        slice,
         sort,
         is_descending,
         part,
@@ -111,7 +100,7 @@ fn compare(a: &Row, b: &Row, sort: Sort, is_descending: bool) -> Ordering {
 pub(super) fn show_page(view: &View, queues: &Queues) -> Page {
     let head = html! {
         div.heading {
-            h1 { "Queues" } span.soft { "(" (queues.matching) ")" }
+            h1 { "Queues" } span.soft { "(" (queues.slice.matching) ")" }
             div.actions {
                 @if view.rights.may_do("enqueueJob") { a.button href=(view.links.to("/jobs/new")) { "New job" } }
             }
@@ -125,7 +114,7 @@ pub(super) fn show_page(view: &View, queues: &Queues) -> Page {
     let page = Page::new("Queues", "Queues", head);
     page.part(
         "part-queues",
-        html! { (list(view, queues)) (pages(view, queues)) (widgets::missing(&queues.missing)) },
+        html! { (list(view, queues)) (queues.slice.links(&address(view, queues, true))) (widgets::missing(&queues.missing)) },
     )
 }
 
@@ -218,52 +207,21 @@ fn heading(
     sort: Sort,
     is_number: bool,
 ) -> Markup {
-    let is_current = queues.sort == sort;
-    let turned = is_current && !queues.is_descending || !is_current && is_number;
-    let address = view.links.to("/queues").with("sort", name);
-    let address = address.with("desc", if turned { "1" } else { "0" });
-    let address = address.with_if(
-        "q",
-        Some(queues.part.as_str()).filter(|part| !part.is_empty()),
-    );
-    let order = is_current.then_some(if queues.is_descending {
-        "descending"
-    } else {
-        "ascending"
-    });
-    html! {
-        th class=[is_number.then_some("number")] scope="col" aria-sort=[order] {
-            a href=(address) { (word) @if is_current { span aria-hidden="true" { (if queues.is_descending { " \u{2193}" } else { " \u{2191}" }) } } }
-        }
-    }
+    let sorted = (queues.sort == sort).then_some(queues.is_descending);
+    let address = address(view, queues, false);
+    paging::heading(address, (word, name), sorted, is_number)
 }
 
-fn pages(view: &View, queues: &Queues) -> Markup {
-    let to = |skip: usize| {
-        let sort = SORTS.iter().find(|(_, sort)| *sort == queues.sort);
-        let address = view
-            .links
-            .to("/queues")
-            .with("sort", sort.map_or("name", |(name, _)| name));
-        let address = address.with("desc", if queues.is_descending { "1" } else { "0" });
-        let address = address.with_if(
-            "q",
-            Some(queues.part.as_str()).filter(|part| !part.is_empty()),
-        );
-        address.with("after", &skip.to_string())
-    };
-    let end = queues.skipped + queues.rows.len();
-    if queues.skipped == 0 && end == queues.matching {
-        return html! {};
+/// The address of the list with its filter, and with its order if that is to stay.
+fn address(view: &View, queues: &Queues, is_sorted: bool) -> Address {
+    let part = Some(queues.part.as_str()).filter(|part| !part.is_empty());
+    let address = view.links.to("/queues").with_if("q", part);
+    if !is_sorted {
+        return address;
     }
-    let number = |number: usize| count(u64::try_from(number).unwrap_or(0));
-    html! {
-        nav.pages aria-label="Pages" {
-            @if queues.skipped > 0 { a.button href=(to(queues.skipped.saturating_sub(ROWS))) data-page="newer" { "Previous" } }
-            @if end < queues.matching { a.button href=(to(end)) data-page="older" { "Next" } }
-            span.soft { (number(queues.skipped + 1)) " to " (number(end)) " of " (number(queues.matching)) }
-        }
-    }
+    let sort = SORTS.iter().find(|(_, sort)| *sort == queues.sort);
+    let address = address.with("sort", sort.map_or("name", |(name, _)| name));
+    address.with("desc", if queues.is_descending { "1" } else { "0" })
 }
 
 /// Names that come near one that is not there: with a common beginning or part.

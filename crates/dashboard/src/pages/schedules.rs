@@ -1,32 +1,28 @@
 //! Schedules: when they run next, and whether their last runs worked.
 
-use ganger_document::names::show;
+use futures::{StreamExt as _, stream};
 use ganger_shard::Handle;
-use ganger_types::query::{JobQuery, Query};
-use ganger_types::{Reply, ScheduleId, ScheduleRecord, ScheduleSpec, StoredJob, Timestamp};
+use ganger_types::query::Query;
+use ganger_types::{Reply, ScheduleId, ScheduleRecord, ScheduleSpec, StoredJob, What};
 use maud::{Markup, html};
 
-use crate::data::jobs;
+use crate::cron_words;
 use crate::fault::Fault;
-use crate::format::{counted, span};
+use crate::format::span;
+use crate::links::Address;
 use crate::page::{Page, Stop};
+use crate::paging;
 use crate::params::Params;
 use crate::svg;
-use crate::text::{isolated, name, plain};
+use crate::text::isolated;
 use crate::view::{Missing, View};
-use crate::widgets::{
-    self, button, columns, danger, empty, kind_link, named_link, queue_link, table,
-};
+use crate::widgets::{self, columns, empty, kind_link, named_link, queue_link, table};
 
-/// Next times that the page of a schedule shows.
-const TIMES: usize = 5;
-/// Last jobs that the page of a schedule shows.
-const LAST: usize = 20;
-/// Schedules on the page.
-const SHOWN: usize = 200;
+/// Number of last jobs that are read at a time.
+const READ_AT_ONCE: usize = 8;
 
 /// All schedules of the view.
-pub(super) async fn all(view: &View) -> Result<(Vec<(Handle, ScheduleRecord)>, Missing), Fault> {
+async fn all(view: &View) -> Result<(Vec<(Handle, ScheduleRecord)>, Missing), Fault> {
     let gathered = view
         .gather(|shard| async move {
             let query = Query::Schedules(view.namespace().clone());
@@ -44,46 +40,65 @@ pub(super) async fn all(view: &View) -> Result<(Vec<(Handle, ScheduleRecord)>, M
     Ok((rows.collect(), gathered.missing))
 }
 
+/// A schedule with its last job; `None` before the first, and once that is gone.
+type Row = (Handle, ScheduleRecord, Option<StoredJob>);
+
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
-    Params::read(query, &[])?;
+    let params = Params::read(query, &["after"])?;
     view.rights.check("listSchedules")?;
     let (mut rows, missing) = all(view).await?;
+    // Those that run next come first, those that have ended last.
     rows.sort_by_key(|(_, schedule)| (schedule.next_at.is_none(), schedule.next_at));
-    let mut shown = Vec::new();
-    for (shard, schedule) in rows.iter().take(SHOWN) {
-        let last = match &schedule.last_job {
-            Some(job) => shard
-                .job(view.namespace(), job)
-                .await
-                .map_err(Fault::from)?,
-            None => None,
-        };
-        shown.push((shard, schedule, last));
-    }
-    let head = html! { div.heading { h1 { "Schedules" } span.soft { "(" (rows.len()) ")" } } };
+    let (rows, slice) = paging::take(rows, &params)?;
+    let rows = stream::iter(rows).map(async |(shard, schedule)| {
+        let last = last_job(view, &shard, &schedule).await;
+        (shard, schedule, last)
+    });
+    let rows: Vec<Row> = rows.buffered(READ_AT_ONCE).collect().await;
+    let head = html! {
+        div.heading {
+            h1 { "Schedules" } span.soft { "(" (slice.matching) ")" }
+            div.actions {
+                @if view.rights.may_do("setSchedule") { a.button href=(view.links.to("/schedules/new")) { "New schedule" } }
+            }
+        }
+    };
     let page = Page::new("Schedules", "Schedules", head);
     Ok(page.part(
         "part-schedules",
-        html! { (list(view, &shown)) (widgets::missing(&missing)) },
+        html! { (list(view, &rows)) (slice.links(&view.links.to("/schedules"))) (widgets::missing(&missing)) },
     ))
 }
 
-type Row<'a> = (&'a Handle, &'a ScheduleRecord, Option<StoredJob>);
+/// The last job of a schedule. A job that is gone or cannot be read is left out.
+pub(super) async fn last_job(
+    view: &View,
+    shard: &Handle,
+    schedule: &ScheduleRecord,
+) -> Option<StoredJob> {
+    let job = schedule.last_job.as_ref()?;
+    shard.job(view.namespace(), job).await.ok().flatten()
+}
 
-fn list(view: &View, rows: &[Row<'_>]) -> Markup {
+fn list(view: &View, rows: &[Row]) -> Markup {
     if rows.is_empty() {
         let next =
             widgets::command("ganger schedule put nightly --cron '30 2 * * *' --kind report");
         return empty("No schedules yet.", &next);
     }
-    let head = columns(&["Schedule", "Runs", "Next", "Last", "Kind", "Queue", "State"]);
+    let head = html! {
+        th scope="col" { "Schedule" }
+        @if view.is_of_many() { th scope="col" { "Shard" } }
+        (columns(&["Runs", "Next", "Last", "Kind", "Queue", "State"]))
+    };
     let body = html! {
         @for (shard, schedule, last) in rows {
             tr data-row {
                 th scope="row" { (named_link(&address(view, shard, &schedule.id), schedule.id.as_bytes())) }
+                @if view.is_of_many() { td { (shard.id()) } }
                 td { (rule(view, &schedule.spec)) }
-                td { @if let Some(next) = schedule.next_at { (view.clock.ago(next)) } @else { "\u{2013}" } }
-                td { @if let Some(last) = last { (svg::state(last.record.state)) " " (view.clock.ago(last.record.created_at)) } @else { "\u{2013}" } }
+                td { @match next(schedule) { Some(next) => (view.clock.ago(next)), None => "\u{2013}" } }
+                td { @match last { Some(last) => (last_run(view, shard, last)), None => "\u{2013}" } }
                 td { (kind_link(view, &schedule.kind)) }
                 td { (queue_link(view, shard.id(), &schedule.queue)) }
                 td { (state(schedule)) }
@@ -93,13 +108,20 @@ fn list(view: &View, rows: &[Row<'_>]) -> Markup {
     table("Schedules", &head, &body)
 }
 
-fn address(view: &View, shard: &Handle, id: &ScheduleId) -> crate::links::Address {
+/// The page of a schedule.
+pub(crate) fn address(view: &View, shard: &Handle, id: &ScheduleId) -> Address {
     view.links
         .on(shard.id(), "/schedule")
         .name("id", id.as_bytes())
 }
 
-fn state(schedule: &ScheduleRecord) -> Markup {
+/// The time of the next run; `None` if there is none, and while the schedule is paused.
+pub(super) fn next(schedule: &ScheduleRecord) -> Option<ganger_types::Timestamp> {
+    schedule.next_at.filter(|_| !schedule.paused)
+}
+
+/// The word for what a schedule is in.
+pub(super) fn state(schedule: &ScheduleRecord) -> Markup {
     if schedule.paused {
         svg::badge("paused", "Paused")
     } else if schedule.next_at.is_none() {
@@ -109,8 +131,28 @@ fn state(schedule: &ScheduleRecord) -> Markup {
     }
 }
 
-/// The rule in words.
-fn rule(view: &View, spec: &ScheduleSpec) -> Markup {
+/// The state of the last job, how long it ran or runs, and when it was made.
+pub(super) fn last_run(view: &View, shard: &Handle, last: &StoredJob) -> Markup {
+    let record = &last.record;
+    let ran = record.history.iter().rev().find_map(|entry| {
+        let What::Attempt { leased_at, .. } = &entry.what else {
+            return None;
+        };
+        Some(entry.at.since(*leased_at))
+    });
+    html! {
+        a.plain href=(view.links.job(shard.id(), &record.id)) { (svg::state(record.state)) }
+        @match (&last.lease, ran) {
+            (Some(lease), _) => { " for " (view.clock.since(lease.granted_at)) },
+            (None, Some(ran)) => { " in " (span(ran)) },
+            (None, None) => {},
+        }
+        span.soft { ", " (view.clock.ago(record.created_at)) }
+    }
+}
+
+/// The rule in words and as it is written.
+pub(super) fn rule(view: &View, spec: &ScheduleSpec) -> Markup {
     match spec {
         ScheduleSpec::Interval { every, first_at } => {
             html! { "every " (span(*every)) ", first " (view.clock.time(*first_at)) }
@@ -118,118 +160,9 @@ fn rule(view: &View, spec: &ScheduleSpec) -> Markup {
         ScheduleSpec::Cron {
             expression,
             time_zone,
-        } => html! { code { (isolated(expression)) } " \u{b7} " (isolated(time_zone)) },
-    }
-}
-
-/// One schedule, with its next times and its last jobs.
-pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
-    let params = Params::read(query, &["id"])?;
-    let id: ScheduleId = params.needed("id")?;
-    view.rights.check("listSchedules")?;
-    let (rows, _) = all(view).await?;
-    let text = plain(&show(id.as_bytes()));
-    let found = rows.into_iter().find(|(_, schedule)| schedule.id == id);
-    let (shard, schedule) = found.ok_or_else(|| {
-        Fault::missing("schedule_not_found", format!("There is no schedule {text}"))
-    })?;
-    let times = Query::ScheduleTimes(view.namespace().clone(), id.clone(), TIMES);
-    let Reply::Times(times) = view.ask(&shard, times).await? else {
-        return Err(Fault::unexpected_reply().into());
-    };
-    let last = JobQuery {
-        namespace: view.namespace().clone(),
-        schedule: Some(id),
-        newest_first: true,
-        limit: LAST,
-        ..JobQuery::default()
-    };
-    let last = jobs::list(view, &last, None).await?;
-    let page = Page::new(
-        format!("Schedule {text}"),
-        "Schedules",
-        head(view, &shard, &schedule),
-    );
-    Ok(page
-        .part(
-            "part-times",
-            html! { h2 { "Next times" } (time_list(view, &schedule, &times)) },
-        )
-        .part(
-            "part-last",
-            html! {
-                h2 { "Last jobs" }
-                @if last.jobs.is_empty() { p.empty { "It has made no job that is kept." } }
-                @else { (super::jobs::rows(view, &last.jobs, &[], false)) }
-            },
-        )
-        .part(
-            "part-fields",
-            html! { h2 { "Fields" } (fields(view, &shard, &schedule)) },
-        ))
-}
-
-fn head(view: &View, shard: &Handle, schedule: &ScheduleRecord) -> Markup {
-    let id = show(schedule.id.as_bytes());
-    let target = [("id", &*id), ("shard", shard.id().as_str())];
-    html! {
-        div.heading {
-            h1 { "Schedule " (name(schedule.id.as_bytes())) }
-            (state(schedule))
-            div.actions {
-                (button(view, "Run now", "runSchedule", &target))
-                @if schedule.paused { (button(view, "Resume schedule", "setSchedule", &[target[0], target[1], ("paused", "false")])) }
-                @else { (button(view, "Pause schedule", "setSchedule", &[target[0], target[1], ("paused", "true")])) }
-                (danger(view, "Delete schedule", "deleteSchedule", &target))
-            }
-        }
-        p { (rule(view, &schedule.spec)) }
-    }
-}
-
-fn time_list(view: &View, schedule: &ScheduleRecord, times: &[Timestamp]) -> Markup {
-    if times.is_empty() {
-        return html! { p.empty { "It has no more times." } };
-    }
-    let zone = match &schedule.spec {
-        ScheduleSpec::Cron { time_zone, .. } => Some(time_zone.as_str()),
-        ScheduleSpec::Interval { .. } => None,
-    };
-    let own = zone
-        .and_then(|zone| jiff::tz::TimeZone::get(zone).ok())
-        .map(|zone| crate::format::Clock {
-            zone,
-            now: view.clock.now,
-        });
-    let head = columns(&["In", "Your time", "Time of the schedule"]);
-    let body = html! {
-        @for time in times {
-            tr {
-                th scope="row" { (view.clock.ago(*time)) }
-                td { (view.clock.time(*time)) }
-                td { @match &own { Some(clock) => { (clock.text(*time)) " " (isolated(clock.zone_name())) }, None => "\u{2013}" } }
-            }
-        }
-    };
-    html! {
-        @if schedule.paused { p.remark { "The schedule is paused: it makes no jobs at these times." } }
-        (table("Next times", &head, &body))
-    }
-}
-
-fn fields(view: &View, shard: &Handle, schedule: &ScheduleRecord) -> Markup {
-    let size = u64::try_from(schedule.payload.len()).unwrap_or(u64::MAX);
-    html! {
-        dl.facts {
-            div { dt { "Kind" } dd { (kind_link(view, &schedule.kind)) } }
-            div { dt { "Queue" } dd { (queue_link(view, shard.id(), &schedule.queue)) } }
-            div { dt { "Priority" } dd { (ganger_document::view::priority(schedule.priority)) } }
-            div { dt { "Payload" } dd { (crate::format::bytes(size)) } }
-            div { dt { "Jobs made" } dd { (counted(schedule.runs)) } }
-            div { dt { "Missed runs" } dd { (schedule.catch_up.as_str()) } }
-            div { dt { "While a job of it is live" } dd { (schedule.overlap.as_str()) } }
-            div { dt { "Made" } dd { (view.clock.time(schedule.created_at)) } }
-        }
-        @if view.rights.sees_payloads() && !schedule.payload.is_empty() { (super::job::data_shown(&schedule.payload)) }
+        } => html! {
+            @if let Some(words) = cron_words::words(expression) { (words) " \u{b7} " }
+            code { (isolated(expression)) } " \u{b7} " (isolated(time_zone))
+        },
     }
 }

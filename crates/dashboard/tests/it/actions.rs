@@ -1,6 +1,5 @@
 //! Actions, each by its buttons, with its effect on the shard.
 
-use ganger_types::command::PutSchedule;
 use ganger_types::query::JobQuery;
 use ganger_types::{Command, JobState, JobStates, Namespace};
 
@@ -496,51 +495,4 @@ async fn an_empty_queue_is_forgotten_after_a_question() {
     let done = browser.press(&question, "Forget this queue", &[]).await;
     let page = browser.follow(&done).await;
     assert!(page.main().contains("No queues yet."), "{}", page.main());
-}
-
-#[tokio::test]
-async fn a_schedule_runs_and_pauses_by_its_buttons() {
-    let site = Site::closed().await;
-    let put = PutSchedule {
-        schedule: crate::pages::schedule("nightly"),
-    };
-    site.shard
-        .call(Command::PutSchedule(Box::new(put)))
-        .await
-        .expect("put");
-    let browser = site.signed_in("op").await;
-    let page = browser.page("/ui/schedule?id=nightly").await;
-    let run = browser.press(&page, "Run now", &[]).await;
-    let page = browser.follow(&run).await;
-    let notice = page.only("#notice");
-    assert!(
-        notice.starts_with("Made a job of the schedule nightly."),
-        "{notice}"
-    );
-    assert!(notice.contains("Show the job"), "{notice}");
-    assert_eq!(count(&site, JobStates::ALL).await, 1);
-    let paused = browser.press(&page, "Pause schedule", &[]).await;
-    let page = browser.follow(&paused).await;
-    assert!(page.only("#notice").starts_with("Paused the schedule"));
-    assert!(page.buttons().contains(&"Resume schedule".to_owned()));
-}
-
-#[tokio::test]
-async fn releasing_the_jobs_of_a_worker_asks_first() {
-    let site = Site::closed().await;
-    let id = site.enqueue("mail", "send", |_| {}).await;
-    site.lease("mail", 1).await;
-    let browser = site.signed_in("op").await;
-    let page = browser.page("/ui/worker?name=w-1").await;
-    let question = browser.press(&page, "Release its jobs", &[]).await;
-    assert_eq!(question.only("h1"), "Release the jobs of w-1?");
-    assert_eq!(state(&site, &id).await, Some(JobState::Running));
-    let done = browser.press(&question, "Release its jobs", &[]).await;
-    let page = browser.follow(&done).await;
-    let notice = page.only("#notice");
-    assert!(
-        notice.starts_with("Released 1 job of the worker w-1."),
-        "{notice}"
-    );
-    assert_eq!(state(&site, &id).await, Some(JobState::Ready));
 }

@@ -1,6 +1,12 @@
 //! Whatever the text is that comes from outside, it comes out as text, and the structure of a page stays the same.
 
-use ganger_types::{Bytes, JobName, LabelKey, LabelValue, Tag};
+use std::time::Duration;
+
+use ganger_types::command::{Lease, PutSchedule, TakeFrom};
+use ganger_types::{
+    Bytes, Command, JobName, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleRecord, Tag,
+    Worker,
+};
 use proptest::prelude::*;
 use scraper::{ElementRef, Html};
 
@@ -76,6 +82,42 @@ fn is_part_of_text(element: ElementRef<'_>) -> bool {
         .any(|it| it.value().attr("aria-label") == Some("Log"))
 }
 
+/// A worker of this name that asks a queue of this name, from an address and with a program of this name.
+async fn asking_worker(site: &Site, text: &str) {
+    let worker = Worker::new(text).expect("short");
+    let from = TakeFrom {
+        queue: Queue::new(text).expect("short"),
+        weight: 1,
+    };
+    let lease = Lease {
+        queues: vec![from],
+        worker: Some(worker.clone()),
+        jobs_max: 1,
+        ..Lease::default()
+    };
+    let leased = site.shard.lease(lease, Duration::ZERO).await;
+    assert!(leased.expect("asked").is_empty());
+    let namespace = Namespace::default();
+    site.shard.introduce(&namespace, &worker, text, text);
+}
+
+/// A schedule with this text in every field that takes one.
+async fn put_schedule(site: &Site, text: &str) {
+    let schedule = ScheduleRecord {
+        queue: Queue::new(text).expect("short"),
+        kind: Kind::new(text).expect("short"),
+        payload: Bytes::copy_from_slice(text.as_bytes()),
+        tags: vec![Tag::new(text).expect("short")],
+        labels: vec![(
+            LabelKey::new(text).expect("short"),
+            LabelValue::new(text).expect("short"),
+        )],
+        ..crate::schedules::schedule(text)
+    };
+    let put = Command::PutSchedule(Box::new(PutSchedule { schedule }));
+    site.shard.call(put).await.expect("put");
+}
+
 /// The pages with this text in every field that takes one.
 async fn pages(text: &str) -> Vec<(String, Html)> {
     let site = Site::with(Setup {
@@ -83,6 +125,8 @@ async fn pages(text: &str) -> Vec<(String, Html)> {
         ..Setup::default()
     })
     .await;
+    asking_worker(&site, text).await;
+    put_schedule(&site, text).await;
     let id = site
         .enqueue(text, text, |job| {
             job.name = JobName::new(text).ok();
@@ -121,6 +165,10 @@ async fn pages(text: &str) -> Vec<(String, Html)> {
         "/ui/failures".to_owned(),
         format!("/ui/failure?group={encoded}"),
         "/ui/events".to_owned(),
+        "/ui/schedules".to_owned(),
+        format!("/ui/schedule?id={encoded}"),
+        format!("/ui/schedule/edit?id={encoded}"),
+        format!("/ui/worker?name={encoded}"),
         format!("/ui/search?q={encoded}"),
         format!("/ui/nothing?{encoded}"),
     ] {

@@ -93,10 +93,14 @@ pub(crate) struct Site {
 }
 
 pub(crate) async fn start_shard(id: &str) -> Handle {
+    start_shard_with(id, ganger_shard::Settings::default()).await
+}
+
+async fn start_shard_with(id: &str, settings: ganger_shard::Settings) -> Handle {
     let settings = ganger_shard::Settings {
         shard: ShardId::new(id).expect("a shard"),
         reserve_bytes: 0,
-        ..ganger_shard::Settings::default()
+        ..settings
     };
     let (store, clock) = (MemoryStore::new(), Arc::new(SystemClock));
     let shard = Shard::start(store, settings, clock, Hooks::default());
@@ -119,6 +123,16 @@ pub(crate) struct Setup {
 impl Site {
     pub(crate) async fn open() -> Self {
         Self::with(Setup::default()).await
+    }
+
+    /// A site whose shard keeps so many events.
+    pub(crate) async fn keeping(events: usize) -> Self {
+        let settings = ganger_shard::Settings {
+            events_kept: events,
+            ..ganger_shard::Settings::default()
+        };
+        let shard = start_shard_with("1", settings).await;
+        Self::over(vec![shard], Setup::default())
     }
 
     pub(crate) async fn closed() -> Self {

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{Complete, ConfigureQueue, LeaseRef, PutSchedule, QueueChange, Start};
+use ganger_types::command::{Complete, ConfigureQueue, LeaseRef, QueueChange, Start};
 use ganger_types::{
-    Bytes, CatchUp, Command, JobId, LabelKey, LabelValue, Namespace, Overlap, Priority, Queue,
-    QueueSettings, ScheduleId, ScheduleRecord, ScheduleSpec, Tag, Timestamp,
+    Bytes, Command, JobId, LabelKey, LabelValue, Namespace, Priority, Queue, QueueSettings, Tag,
 };
 
 use crate::kit::{Answer, Setup, Site, enqueue_on, select};
@@ -621,84 +620,10 @@ async fn a_log_is_shown_from_its_end_with_earlier_parts_behind_a_link() {
     assert_eq!(raw.headers["content-security-policy"], "sandbox");
 }
 
-pub(crate) fn schedule(id: &str) -> ScheduleRecord {
-    ScheduleRecord {
-        namespace: Namespace::default(),
-        id: ScheduleId::new(id).expect("short"),
-        spec: ScheduleSpec::Cron {
-            expression: "30 2 * * *".to_owned(),
-            time_zone: "Europe/Vienna".to_owned(),
-        },
-        catch_up: CatchUp::default(),
-        overlap: Overlap::default(),
-        paused: false,
-        queue: Queue::from_static("mail"),
-        kind: ganger_types::Kind::from_static("report"),
-        payload: Bytes::from_static(b"{}"),
-        priority: Priority::default(),
-        retry: None,
-        timeout: None,
-        tags: Vec::new(),
-        labels: Vec::new(),
-        created_at: Timestamp::default(),
-        next_at: None,
-        runs: 0,
-        last_job: None,
-    }
-}
-
 #[tokio::test]
-async fn schedules_workers_events_and_shards_have_their_pages() {
+async fn shards_and_the_server_have_their_pages() {
     let site = Site::open().await;
-    let put = PutSchedule {
-        schedule: schedule("nightly"),
-    };
-    site.shard
-        .call(Command::PutSchedule(Box::new(put)))
-        .await
-        .expect("put");
-    site.enqueue("mail", "send", |_| {}).await;
-    site.lease("mail", 1).await;
     let browser = site.browser();
-    let page = browser.page("/ui/schedules").await;
-    assert_eq!(
-        page.columns("Schedules"),
-        ["Schedule", "Runs", "Next", "Last", "Kind", "Queue", "State"]
-    );
-    assert_eq!(page.rows("Schedules")[0][6], "Active");
-    let one = browser.page(&page.link("nightly")).await;
-    assert_eq!(one.only("h1"), "Schedule nightly");
-    assert_eq!(one.rows("Next times").len(), 5);
-    assert!(one.rows("Next times")[0][2].contains("02:30:00 Europe/Vienna"));
-    let workers = browser.page("/ui/workers").await;
-    assert_eq!(
-        workers.columns("Workers"),
-        ["Worker", "State", "Queues", "Holds", "Jobs", "Last sign"]
-    );
-    assert_eq!(
-        workers.rows("Workers")[0][..4],
-        ["w-1", "Busy", "mail", "1"]
-    );
-    let worker = browser.page(&workers.link("w-1")).await;
-    assert_eq!(worker.only("h1"), "Worker w-1");
-    let events = browser.page("/ui/events").await;
-    assert_eq!(
-        events.columns("Events"),
-        [
-            "Time", "Event", "Job", "Queue", "Change", "Worker", "Reason"
-        ]
-    );
-    let changes: Vec<String> = events
-        .rows("Events")
-        .into_iter()
-        .map(|row| row[4].clone())
-        .collect();
-    assert!(
-        changes
-            .iter()
-            .any(|change| change.contains("Ready \u{2192} Running")),
-        "{changes:?}"
-    );
     let shards = browser.page("/ui/shards").await;
     assert!(
         shards

@@ -15,6 +15,7 @@ use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::encode;
 use crate::problem::Problem;
+use crate::sender::Sender;
 use crate::work;
 
 impl ServiceContext {
@@ -75,6 +76,7 @@ impl Leases for ServiceContext {
         request: Request<v1::LeaseRequest>,
     ) -> Result<Response<v1::LeaseReply>, Status> {
         let (lease, wait_for) = decode::lease(request.get_ref())?;
+        Sender::of(&request).introduce(&self.handle, &lease);
         let deliveries = tokio::select! {
             deliveries = self.handle.lease(lease, wait_for) => deliveries.map_err(Problem::from)?,
             () = self.options.stopping.cancelled(), if !wait_for.is_zero() => Vec::new(),
@@ -167,8 +169,9 @@ impl Leases for ServiceContext {
         &self,
         request: Request<Streaming<v1::WorkerMessage>>,
     ) -> Result<Response<Self::WorkStream>, Status> {
-        let in_process = in_process(&request);
-        let outgoing = work::open(self.clone(), request.into_inner(), in_process).await?;
+        let (in_process, sender) = (in_process(&request), Sender::of(&request));
+        let incoming = request.into_inner();
+        let outgoing = work::open(self.clone(), incoming, in_process, &sender).await?;
         Ok(Response::new(Box::pin(outgoing)))
     }
 }

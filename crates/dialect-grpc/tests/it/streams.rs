@@ -186,3 +186,45 @@ async fn a_stream_of_submissions_says_why_it_ends_after_its_answers() {
     let refusal = answers.message().await.expect_err("it is refused");
     assert_eq!(refusal.code(), tonic::Code::OutOfRange, "{refusal:?}");
 }
+
+/// What the server lists of a worker.
+async fn listed(server: &Server, name: &str) -> v1::WorkerView {
+    let request = v1::InsightRequest::default();
+    let reply = server.insight().workers(request).await.expect("a list");
+    let mut workers = reply.into_inner().workers.into_iter();
+    let found = workers.find(|worker| worker.worker == name);
+    found.expect("it is listed")
+}
+
+#[tokio::test]
+async fn a_worker_is_listed_with_its_address_and_program_by_calls_and_by_streams() {
+    let server = Server::start().await;
+    enqueue(&server, "first").await;
+    enqueue(&server, "second").await;
+    let from = v1::TakeFrom {
+        queue: "q".into(),
+        ..v1::TakeFrom::default()
+    };
+    let request = v1::LeaseRequest {
+        worker: "caller".into(),
+        queues: vec![from],
+        jobs_max: 1,
+        ..v1::LeaseRequest::default()
+    };
+    server.leases().lease(request).await.expect("leased");
+    let mut worker = Worker::connect(&server, "streamer").await;
+    worker
+        .hear(|message| message.deliveries.into_iter().next())
+        .await;
+    for name in ["caller", "streamer"] {
+        let worker = listed(&server, name).await;
+        let facts = worker.facts.expect("it has asked");
+        assert_eq!(facts.address, crate::support::PEER, "{name}");
+        assert!(
+            facts.version.starts_with("mailer/1.2"),
+            "{name}: {}",
+            facts.version
+        );
+        assert_eq!((facts.slots, facts.free_slots), (1, 0), "{name}");
+    }
+}

@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
+use ganger_dialect_grpc::Peer;
 use ganger_proto::v1;
 use ganger_shard::{Handle, Hooks, Settings, Shard, SystemClock};
 use ganger_store::MemoryStore;
 use tonic::transport::Channel;
+
+/// The address that the server takes every request to come from.
+pub(crate) const PEER: &str = "192.0.2.7:41000";
 
 pub(crate) struct Server {
     pub(crate) channel: Channel,
@@ -26,12 +30,15 @@ impl Server {
             ..ganger_dialect_grpc::Options::default()
         };
         let router = ganger_dialect_grpc::router(handle.clone(), options);
+        let router = router.layer(axum::Extension(Peer(PEER.parse().expect("an address"))));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
         let listener = listener.expect("a port");
         let address = listener.local_addr().expect("bound");
         tokio::spawn(async move { axum::serve(listener, router).await });
         let uri = format!("http://{address}");
-        let channel = Channel::from_shared(uri).expect("a uri").connect_lazy();
+        let endpoint = Channel::from_shared(uri).expect("a uri");
+        let endpoint = endpoint.user_agent("mailer/1.2").expect("text");
+        let channel = endpoint.connect_lazy();
         Self { channel, handle }
     }
 

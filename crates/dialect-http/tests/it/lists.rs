@@ -173,6 +173,11 @@ async fn a_queue_tells_why_its_jobs_wait_and_who_asks() {
         (&json!("busy"), &json!("mailer/1.2"))
     );
     assert_eq!(worker["queues"], json!(["default"]));
+    assert_eq!(
+        (&worker["slots"], &worker["free_slots"]),
+        (&json!(3), &json!(2))
+    );
+    assert_eq!(worker["completed_per_minute"], 0.0);
     let missing = face.text(Method::GET, "/api/v1/queues/none/why", "").await;
     assert_eq!(missing.code(), "queue_not_found");
 }

@@ -10,7 +10,7 @@ use crate::names::{WorkerName, text};
 use crate::time::{Moment, calendar, moment, moment_if_any};
 
 /// Worker, the jobs that it holds, and what is known of it since the start of its shard.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Worker {
     /// Name of the worker.
     pub worker: String,
@@ -33,6 +33,9 @@ pub struct Worker {
     /// Maximum number of jobs that its last request asked for; absent if it has asked for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// Number of jobs that it still takes: `slots`, less the jobs granted since; absent if it has asked for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_slots: Option<u32>,
     /// Time of its first request; absent if it has asked for no jobs since the start.
     #[serde(
         serialize_with = "moment_if_any",
@@ -42,6 +45,8 @@ pub struct Worker {
     pub since: Option<SystemTime>,
     /// Number of its attempts that succeeded.
     pub completed: u64,
+    /// Number of its attempts that succeeded per minute, over the last five minutes or since its first request.
+    pub completed_per_minute: f64,
     /// Number of its attempts that failed.
     pub failed: u64,
     /// Number of its leases that expired.
@@ -87,13 +92,13 @@ impl From<ObservedWorker> for Worker {
             kind: text(kind.as_bytes()),
             leased_at: calendar(leased_at),
         });
-        let asked = observed
-            .facts
-            .as_ref()
-            .map(|facts| (facts.slots, facts.since));
+        let asked = observed.facts.as_ref();
+        let (slots, free_slots) = (asked.map(|it| it.slots), asked.map(|it| it.free_slots));
+        let since = asked.map(|it| calendar(it.since));
         let facts = observed.facts.unwrap_or_default();
         let some = |text: String| Some(text).filter(|text| !text.is_empty());
         let queues = facts.queues.iter();
+        let completed_per_minute = facts.completed_per_minute();
         Self {
             worker: text(view.worker.as_bytes()),
             seen_at: calendar(view.seen_at),
@@ -102,9 +107,11 @@ impl From<ObservedWorker> for Worker {
             address: some(facts.address),
             version: some(facts.version),
             queues: queues.map(|queue| text(queue.as_bytes())).collect(),
-            slots: asked.map(|(slots, _)| slots),
-            since: asked.map(|(_, since)| calendar(since)),
+            slots,
+            free_slots,
+            since,
             completed: facts.completed,
+            completed_per_minute,
             failed: facts.failed,
             lost: facts.lost,
             shard: None,

@@ -105,6 +105,8 @@ impl From<&WorkerFacts> for v1::WorkerFacts {
             completed: facts.completed,
             failed: facts.failed,
             lost: facts.lost,
+            free_slots: facts.free_slots,
+            completed_per_minute: facts.completed_per_minute(),
         }
     }
 }
@@ -117,10 +119,9 @@ impl From<v1::WorkerView> for Worker {
             kind: held.kind,
             leased_at: calendar(held.leased_at_us),
         });
-        let asked = wire
-            .facts
-            .as_ref()
-            .map(|facts| (facts.slots, facts.since_us));
+        let asked = wire.facts.as_ref();
+        let (slots, free_slots) = (asked.map(|it| it.slots), asked.map(|it| it.free_slots));
+        let since = asked.map(|it| calendar(it.since_us));
         let facts = wire.facts.unwrap_or_default();
         Self {
             worker: wire.worker,
@@ -130,9 +131,11 @@ impl From<v1::WorkerView> for Worker {
             address: non_empty(facts.address),
             version: non_empty(facts.version),
             queues: facts.queues,
-            slots: asked.map(|(slots, _)| slots),
-            since: asked.map(|(_, since)| calendar(since)),
+            slots,
+            free_slots,
+            since,
             completed: facts.completed,
+            completed_per_minute: facts.completed_per_minute,
             failed: facts.failed,
             lost: facts.lost,
             shard: non_empty(wire.shard),

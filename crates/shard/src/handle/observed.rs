@@ -50,9 +50,10 @@ impl Handle {
 
     /// Adds to a worker what it does now, and what is known of it since the start.
     pub fn observe_worker(&self, namespace: &Namespace, view: WorkerView) -> ObservedWorker {
-        let state = worker_state(&view, self.wall_time());
+        let now = self.wall_time();
+        let state = worker_state(&view, now);
         let workers = self.shared.metrics.workers();
-        let facts = workers.get(namespace, &view.worker).cloned();
+        let facts = workers.get(namespace, &view.worker, now);
         ObservedWorker { view, state, facts }
     }
 

@@ -290,6 +290,8 @@ fn observed_worker() -> impl Strategy<Value = ObservedWorker> {
                 completed: counts[0],
                 failed: counts[1],
                 lost: counts[2],
+                free_slots: slots / 2,
+                completed_per_minute_in_tenths: counts[0] / 3,
                 ..WorkerFacts::default()
             },
         );
