@@ -24,8 +24,10 @@ use crate::text::isolated;
 use crate::view::{Missing, View};
 use crate::widgets::{self, empty, job_link, named_link, queue_link, table};
 
-/// Jobs and queues that a row names.
-const NAMED: usize = 3;
+/// Jobs that a row names. A page of a hundred busy workers has at most 3,000 elements.
+const JOBS_NAMED: usize = 1;
+/// Queues that a row names.
+const QUEUES_NAMED: usize = 2;
 
 /// A column by which rows are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,8 +321,8 @@ fn worker_row(view: &View, row: &Row) -> Markup {
             td { (queues(view, row)) }
             td.number { (row.slots()) }
             td {
-                @for (id, _, _, since) in worker.holds.iter().take(NAMED) { div { (job_link(view, row.shard.id(), id)) " for " (view.clock.since(*since)) } }
-                (more(worker.holds.len()))
+                @for (id, _, _, since) in worker.holds.iter().take(JOBS_NAMED) { (job_link(view, row.shard.id(), id)) " for " (view.clock.since(*since)) " " }
+                (more(worker.holds.len(), JOBS_NAMED))
             }
             td { (view.clock.ago(worker.seen_at)) }
             td { (text(facts.map(|facts| facts.address.as_str()))) }
@@ -335,14 +337,17 @@ fn worker_row(view: &View, row: &Row) -> Markup {
 pub(super) fn queues(view: &View, row: &Row) -> Markup {
     let queues = row.queues();
     html! {
-        @for queue in queues.iter().take(NAMED) { (queue_link(view, row.shard.id(), queue)) " " }
-        (more(queues.len()))
+        @for queue in queues.iter().take(QUEUES_NAMED) { (queue_link(view, row.shard.id(), queue)) " " }
+        (more(queues.len(), QUEUES_NAMED))
     }
 }
 
-/// How many of so many things are not named.
-fn more(all: usize) -> Markup {
-    html! { @if all > NAMED { span.soft { "and " (count(number(all - NAMED))) " more" } } }
+/// How many things are not named.
+fn more(all: usize, named: usize) -> String {
+    if all <= named {
+        return String::new();
+    }
+    format!("and {} more", count(number(all - named)))
 }
 
 /// A text from outside; a dash if it is not known.
