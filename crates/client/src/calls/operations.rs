@@ -29,7 +29,7 @@ pub struct NewOperation {
 /// What an operation does with each job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationAction {
-    /// Cancels the job.
+    /// Cancels the job, if it has not ended.
     Cancel,
     /// Puts the finished job back on its queue, or on the named one. Dependents are not retried with it: they match the
     /// filter too, or stay.
@@ -37,7 +37,7 @@ pub enum OperationAction {
         /// Queue for the job; `None` for its own.
         queue: Option<String>,
     },
-    /// Removes the job.
+    /// Removes the job with everything that is stored about it.
     Delete,
     /// Changes fields of the job.
     Alter(AlteredFields),

@@ -128,7 +128,7 @@ mod tests {
         let line = text.lines().nth(1).expect("a line of the record");
         for part in [
             "token \"ci\"  cancelJob  refused: job_ended",
-            "/api/v1/jobs/a/cancel\\n",
+            "  /api/v1/jobs/a/cancel  ",
             "mail       127.0.0.1:7 (ui)",
         ] {
             assert!(line.contains(part), "{text}");

@@ -170,7 +170,7 @@ async fn a_drawing_is_bounded_and_its_boxes_open() {
 }
 
 #[tokio::test]
-async fn a_graph_over_two_shards_is_one_graph_whoever_is_asked() {
+async fn a_graph_over_two_shards_is_one_graph_for_both_servers() {
     let (one, two) = shards::two().await;
     let name = one
         .submit(shards::walk(), "")

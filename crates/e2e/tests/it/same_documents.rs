@@ -414,10 +414,11 @@ fn graphs_are_the_same_documents_and_top_lists_old_ones_too() -> Result<()> {
     expect_same("the list of graphs", &listed, &printed_list)?;
     let top = printed(&url, &["top", "--screen", "graphs"])?;
     expect_same("the graphs of top", &listed["graphs"], &top["graphs"])?;
-    let shown = api.expect("GET", &format!("graphs/{name}"), &Value::Null)?;
+    let in_path = name.replace('/', "%2F");
+    let shown = api.expect("GET", &format!("graphs/{in_path}"), &Value::Null)?;
     ensure!(shown["counts"]["blocked"] == 1, "{shown:#}");
     expect_same("the graph", &shown, &printed(&url, &["graphs", name])?)?;
-    let drawn = api.expect("GET", &format!("graphs/{name}/layout"), &Value::Null)?;
+    let drawn = api.expect("GET", &format!("graphs/{in_path}/layout"), &Value::Null)?;
     ensure!(
         drawn["boxes"].as_array().map(Vec::len) == Some(2),
         "{drawn:#}"
