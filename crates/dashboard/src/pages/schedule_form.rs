@@ -275,7 +275,7 @@ pub(crate) fn show_page(
             @if reply.preview.is_some() { input type="hidden" name="previewed" value=(values.rule()); }
             (inputs(view, about, values, reply))
             @if let Some((spec, times)) = &reply.preview {
-                section aria-labelledby="preview" { h2 #preview { "Next times" } (time_table(view, spec, times)) }
+                div { h2 { "Next times" } (time_table(view, spec, times)) }
             }
             div.actions {
                 a.button href=(back) { "Back" }
