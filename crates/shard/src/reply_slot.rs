@@ -97,10 +97,17 @@ impl<T> Future for Answered<T> {
             SlotState::Filled(reply) => Poll::Ready(Some(reply)),
             SlotState::Closed => Poll::Ready(None),
             SlotState::Empty(known) => {
-                let waker = known
-                    .filter(|waker| waker.will_wake(cx.waker()))
-                    .unwrap_or_else(|| cx.waker().clone());
+                let is_same = known
+                    .as_ref()
+                    .is_some_and(|known| known.will_wake(cx.waker()));
+                let (waker, stale) = match known {
+                    Some(known) if is_same => (known, None),
+                    known => (cx.waker().clone(), known),
+                };
                 *state = SlotState::Empty(Some(waker));
+                // Dropping the waker of another task may end that task: not under the lock.
+                drop(state);
+                drop(stale);
                 Poll::Pending
             }
         }
