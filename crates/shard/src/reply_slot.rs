@@ -100,11 +100,11 @@ impl<T> Future for Answered<T> {
                 let is_same = known
                     .as_ref()
                     .is_some_and(|known| known.will_wake(cx.waker()));
-                let (waker, stale) = match known {
+                let (current, stale) = match known {
                     Some(known) if is_same => (known, None),
                     known => (cx.waker().clone(), known),
                 };
-                *state = SlotState::Empty(Some(waker));
+                *state = SlotState::Empty(Some(current));
                 // Dropping the waker of another task may end that task: not under the lock.
                 drop(state);
                 drop(stale);
