@@ -2,30 +2,51 @@
 //!
 //! Authorization, the audit log, the start page and `/openapi.json` need no more than this.
 
-use std::borrow::Cow;
-
 use ganger_access::{Operation, Right};
 use http::Method;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::Schema;
-use utoipa::openapi::{Ref, RefOr};
 
 use crate::request_extensions::{PathNames, QueryParameterNames};
 
-/// Schemas of an OpenAPI document, by name.
-pub(crate) type Schemas = Vec<(String, RefOr<Schema>)>;
-/// Adds the schemas of a type to a document, and returns a reference to it.
-pub(crate) type AddSchema = fn(&mut Schemas) -> RefOr<Schema>;
-
 /// The content of a request or an answer.
 #[derive(Clone, Copy)]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "read where the document is made: in its test")
+)]
 pub(crate) struct Content {
     /// Media type of the content.
     pub(crate) media_type: &'static str,
     /// Schema of the content; `None` if it has none.
-    pub(crate) schema: Option<AddSchema>,
+    #[cfg(test)]
+    pub(crate) schema: Option<crate::openapi::AddSchema>,
     /// Whether the content may be omitted.
     pub(crate) is_optional: bool,
+}
+
+impl Content {
+    /// Content of this media type with the schema of the type.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::extra_unused_type_parameters, reason = "as in `Content`")
+    )]
+    pub(crate) fn of<T: ToSchema>(media_type: &'static str) -> Self {
+        Self {
+            #[cfg(test)]
+            schema: Some(crate::openapi::add_schema::<T>),
+            ..Self::without_schema(media_type)
+        }
+    }
+
+    /// Content of this media type that has no schema.
+    pub(crate) fn without_schema(media_type: &'static str) -> Self {
+        Self {
+            media_type,
+            #[cfg(test)]
+            schema: None,
+            is_optional: false,
+        }
+    }
 }
 
 /// An operation of the HTTP API, as published.
@@ -35,10 +56,14 @@ pub(crate) struct Description {
     pub(crate) id: &'static str,
     /// Right that a caller needs.
     pub(crate) right: Right,
+    /// A sentence for the OpenAPI document.
+    #[cfg_attr(not(test), expect(dead_code, reason = "as in `Content`"))]
     pub(crate) summary: &'static str,
     /// Name and description of each query parameter, except the namespace and the shard.
     pub(crate) query: &'static [(&'static str, &'static str)],
+    /// Content of a request; `None` if it has none. Read for the OpenAPI document only.
     pub(crate) body: Option<Content>,
+    /// Content of an answer; `None` if it has none. Read for the OpenAPI document only.
     pub(crate) reply: Option<Content>,
 }
 
@@ -71,13 +96,4 @@ impl Description {
         });
         PathNames(names.collect())
     }
-}
-
-/// The schema of a type. Marked cold because it is instantiated for every type and runs once.
-#[cold]
-pub(crate) fn add_schema<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
-    let name: Cow<'static, str> = T::name();
-    schemas.push((name.clone().into_owned(), T::schema()));
-    T::schemas(schemas);
-    Ref::from_schema_name(name).into()
 }

@@ -19,7 +19,7 @@ use http::Method;
 use utoipa::ToSchema;
 
 use crate::api::Api;
-use crate::description::{Content, Description, add_schema};
+use crate::description::{Content, Description};
 
 /// An operation of the HTTP API.
 pub(crate) struct Operation {
@@ -28,19 +28,7 @@ pub(crate) struct Operation {
 }
 
 fn json<T: ToSchema>() -> Content {
-    Content {
-        media_type: "application/json",
-        schema: Some(add_schema::<T>),
-        is_optional: false,
-    }
-}
-
-fn plain(media_type: &'static str) -> Content {
-    Content {
-        media_type,
-        schema: None,
-        is_optional: false,
-    }
+    Content::of::<T>("application/json")
 }
 
 fn operation<H, T>(

@@ -7,8 +7,8 @@ use ganger_document::view::statistics::{GroupsView, Statistics, TagsView, Tracke
 use ganger_document::view::worker::WorkersDoc;
 use http::Method;
 
-use super::{Operation, PAGE, operation, plain};
-use crate::description::{Content, add_schema};
+use super::{Operation, PAGE, operation};
+use crate::description::Content;
 use crate::resource::names::{LabelsView, NamesView};
 use crate::resource::numbers::{AuditView, Done};
 use crate::resource::{events, failures, names, numbers, workers};
@@ -136,10 +136,7 @@ pub(super) fn about_the_rest() -> Vec<Operation> {
             ),
             ("before", "reads back the events before this position"),
         ])
-        .reply_as(Content {
-            schema: Some(add_schema::<Event>),
-            ..plain("text/event-stream")
-        }),
+        .reply_as(Content::of::<Event>("text/event-stream")),
         operation(
             M::GET,
             "/api/v1/audit",

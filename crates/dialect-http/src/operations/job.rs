@@ -7,7 +7,8 @@ use ganger_document::view::job::Job;
 use ganger_document::view::reason::Explanation;
 use http::Method;
 
-use super::{ANY, Operation, PAGE, WAIT, operation, plain};
+use super::{ANY, Operation, PAGE, WAIT, operation};
+use crate::description::Content;
 use crate::resource::act::{ActedView, CancelJobIn, CancelResult, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
 use crate::resource::attempts::AttemptsView;
@@ -55,7 +56,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             jobs::result,
         )
         .query(&[WAIT])
-        .reply_as(plain(ANY)),
+        .reply_as(Content::without_schema(ANY)),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/payload",
@@ -64,7 +65,7 @@ pub(super) fn about_one_job() -> Vec<Operation> {
             "Returns the payload, byte for byte.",
             jobs::payload,
         )
-        .reply_as(plain(ANY)),
+        .reply_as(Content::without_schema(ANY)),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/inputs",
@@ -172,7 +173,7 @@ pub(super) fn about_attempts() -> Vec<Operation> {
             ("follow", "true: goes on until the job ends"),
             ("format", "text (default) or ndjson"),
         ])
-        .reply_as(plain("text/plain")),
+        .reply_as(Content::without_schema("text/plain")),
         operation(
             M::GET,
             "/api/v1/jobs/{job}/attempts",

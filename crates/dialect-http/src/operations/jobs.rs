@@ -10,7 +10,8 @@ use ganger_document::view::job::{JobCount, Page};
 use ganger_document::view::submission::{Enqueued, SubmittedGraph};
 use http::Method;
 
-use super::{NDJSON, Operation, PAGE, operation, plain};
+use super::{NDJSON, Operation, PAGE, operation};
+use crate::description::Content;
 use crate::filter;
 use crate::resource::act::CancelIn;
 use crate::resource::bulk::BulkAnswer;
@@ -62,8 +63,8 @@ pub(super) fn about_jobs() -> Vec<Operation> {
             "answers",
             "all (default), or errors: only lines that were refused, and the summary",
         )])
-        .body_as(plain(NDJSON))
-        .reply_as(plain(NDJSON)),
+        .body_as(Content::without_schema(NDJSON))
+        .reply_as(Content::without_schema(NDJSON)),
         operation(
             M::POST,
             "/api/v1/jobs/cancel",

@@ -5,7 +5,8 @@ use ganger_document::view::audit::AuditLog;
 use ganger_document::view::server::Server;
 use http::Method;
 
-use super::{Operation, operation, plain};
+use super::{Operation, operation};
+use crate::description::Content;
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
 use crate::resource::whoami::WhoAmI;
@@ -86,7 +87,7 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "Returns metrics in the Prometheus text format.",
             metrics::show_all,
         )
-        .reply_as(plain("text/plain")),
+        .reply_as(Content::without_schema("text/plain")),
         operation(
             M::GET,
             "/openapi.json",
@@ -95,6 +96,6 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             "Returns this document.",
             health::describe,
         )
-        .reply_as(plain("application/json")),
+        .reply_as(Content::without_schema("application/json")),
     ]
 }
