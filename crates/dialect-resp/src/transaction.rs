@@ -147,14 +147,14 @@ async fn watch_new(session: &mut Session, database: usize, keys: Vec<Bytes>) -> 
         .await
     {
         Ok(Reply::External(ExternalReply::Keys(KeyAnswers::Each(answers)))) => answers,
-        Ok(other) => unreachable!("calls on keys are answered as such, not with {other:?}"),
+        Ok(_) => unreachable!("calls on keys are answered as such"),
         Err(error) => return unavailable(&error),
     };
     let mut watched = Vec::with_capacity(keys.len());
     for (key, answer) in keys.into_iter().zip(answers) {
         match answer {
             Ok(KeyReply::Revision(revision)) => watched.push((database, key, revision)),
-            Ok(other) => unreachable!("a revision was asked for, not {other:?}"),
+            Ok(_) => unreachable!("a revision was asked for"),
             Err(error) => return refused_call(error),
         }
     }

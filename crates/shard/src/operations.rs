@@ -66,14 +66,14 @@ impl Handle {
         let query = Query::Operations(namespace.clone(), before, limit);
         match self.call(Command::Query(Box::new(query))).await? {
             Reply::Operations(records) => Ok(records),
-            other => unreachable!("operations were asked for, not {other:?}"),
+            _ => unreachable!("operations were asked for"),
         }
     }
 
     async fn ask_operation(&self, command: Command) -> Result<OperationRecord, CallError> {
         match self.call(command).await? {
             Reply::Operation(record) => Ok(*record),
-            other => unreachable!("an operation was asked for, not {other:?}"),
+            _ => unreachable!("an operation was asked for"),
         }
     }
 
@@ -124,7 +124,7 @@ impl Handle {
         let query = Command::Query(Box::new(Query::RunningOperations));
         match self.call(query).await? {
             Reply::Operations(records) => Ok(records),
-            other => unreachable!("operations were asked for, not {other:?}"),
+            _ => unreachable!("operations were asked for"),
         }
     }
 

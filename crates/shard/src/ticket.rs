@@ -123,7 +123,7 @@ impl ReplyChannel {
                 drop(permit);
                 let reply = answer.map(|value| match value {
                     CallReply::Reply(reply) => reply,
-                    other => unreachable!("a call is answered with a reply, not {other:?}"),
+                    _ => unreachable!("a call is answered with a reply"),
                 });
                 let sent = channel.send(reply);
                 if let Err(Ok(Reply::Leased(grants))) = &sent
@@ -137,7 +137,7 @@ impl ReplyChannel {
                 drop(permit);
                 let replies = answer.map(|value| match value {
                     CallReply::Replies(replies) => replies,
-                    other => unreachable!("calls are answered with replies, not {other:?}"),
+                    _ => unreachable!("calls are answered with replies"),
                 });
                 channel.send(replies).ok()
             }
@@ -145,7 +145,7 @@ impl ReplyChannel {
                 drop(permit);
                 let jobs = answer.map(|value| match value {
                     CallReply::Deliveries(deliveries) => UndeliveredJobs { deliveries, origin },
-                    other => unreachable!("a lease is answered with deliveries, not {other:?}"),
+                    _ => unreachable!("a lease is answered with deliveries"),
                 });
                 channel.send(jobs).ok()
             }
@@ -153,7 +153,7 @@ impl ReplyChannel {
                 drop(permit);
                 let job = answer.map(|value| match value {
                     CallReply::Job(job) => job.map(|job| *job),
-                    other => unreachable!("a wait is answered with a job, not {other:?}"),
+                    _ => unreachable!("a wait is answered with a job"),
                 });
                 channel.send(job).ok()
             }
@@ -161,7 +161,7 @@ impl ReplyChannel {
                 drop(permit);
                 let element = answer.map(|value| match value {
                     CallReply::Popped(popped) => UndeliveredPop::new(popped, origin),
-                    other => unreachable!("a pop is answered with an element, not {other:?}"),
+                    _ => unreachable!("a pop is answered with an element"),
                 });
                 channel.send(element).ok()
             }

@@ -50,7 +50,7 @@ impl KeyContext<'_> {
                 compared_max,
             } => self.find(&key, &value, rank, count, compared_max),
             KeyCall::GiveBack { list, value } => self.give_back(&list, &value),
-            other => unreachable!("{other:?} is not about lists"),
+            _ => unreachable!("only calls about lists come here"),
         }
     }
 
