@@ -11,7 +11,8 @@ use crate::view::View;
 
 /// The page at a path below `/ui`, with the line of what needs attention above it. Overview has the whole list.
 pub(crate) async fn build(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
-    let page = page_at(view, path, query);
+    // In a box: inlined in both branches below, the code of all pages would be there twice.
+    let page = Box::pin(page_at(view, path, query));
     if path == "/" || !view.rights.may_read("getAttention") {
         return page.await;
     }
