@@ -8,6 +8,24 @@ use utoipa::ToSchema;
 
 use crate::request_extensions::{PathNames, QueryParameterNames};
 
+/// Schemas of an OpenAPI document, by name.
+#[cfg(test)]
+pub(crate) type Schemas = Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>;
+/// Adds the schemas of a type to a document, and returns a reference to it.
+#[cfg(test)]
+pub(crate) type AddSchema = fn(&mut Schemas) -> utoipa::openapi::RefOr<utoipa::openapi::Schema>;
+
+/// Adds the schemas of the type to a document, and returns a reference to it.
+#[cfg(test)]
+pub(crate) fn add_schema<T: ToSchema>(
+    schemas: &mut Schemas,
+) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    let name: std::borrow::Cow<'static, str> = T::name();
+    schemas.push((name.clone().into_owned(), T::schema()));
+    T::schemas(schemas);
+    utoipa::openapi::Ref::from_schema_name(name).into()
+}
+
 /// The content of a request or an answer.
 #[derive(Clone, Copy)]
 #[cfg_attr(
@@ -19,7 +37,7 @@ pub(crate) struct Content {
     pub(crate) media_type: &'static str,
     /// Schema of the content; `None` if it has none.
     #[cfg(test)]
-    pub(crate) schema: Option<crate::openapi::AddSchema>,
+    pub(crate) schema: Option<AddSchema>,
     /// Whether the content may be omitted.
     pub(crate) is_optional: bool,
 }
@@ -33,7 +51,7 @@ impl Content {
     pub(crate) fn of<T: ToSchema>(media_type: &'static str) -> Self {
         Self {
             #[cfg(test)]
-            schema: Some(crate::openapi::add_schema::<T>),
+            schema: Some(add_schema::<T>),
             ..Self::without_schema(media_type)
         }
     }

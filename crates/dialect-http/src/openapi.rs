@@ -1,19 +1,13 @@
 //! `/openapi.json`.
 //!
 //! The document is made from the table of operations and stands in the sources, in `openapi.json`: so the program has no
-//! code that only describes it (which was a megabyte), and a change to the API shows itself in a review. A test makes it
-//! again and compares it.
-
-#[cfg(test)]
-mod generate;
-
-#[cfg(test)]
-pub(crate) use generate::{AddSchema, add_schema};
+//! code that only describes it (which was a megabyte), and a change to the API shows itself in a review. A test of `operations`
+//! makes it again and compares it.
 
 /// The document, with [`VERSION`] as the version of the server.
-const DOCUMENT: &str = include_str!("../openapi.json");
+pub(crate) const DOCUMENT: &str = include_str!("../openapi.json");
 /// Stands for the version of the server.
-const VERSION: &str = "SERVER_VERSION";
+pub(crate) const VERSION: &str = "SERVER_VERSION";
 
 /// The OpenAPI document of a server of this version.
 pub(crate) fn document(version: &str) -> String {

@@ -6,6 +6,8 @@ mod insight;
 mod job;
 mod jobs;
 mod leases;
+#[cfg(test)]
+mod openapi_document;
 mod peers;
 mod queues;
 mod schedules;

@@ -1,42 +1,26 @@
 //! Makes the OpenAPI document from the table of operations, and compares it with the one in the sources.
 
-use std::borrow::Cow;
-
 use ganger_document::request::enq::TaskIn;
 use http::Method;
 use serde::Serialize;
 use serde_json::ser::{PrettyFormatter, Serializer};
-use utoipa::ToSchema;
 use utoipa::openapi::path::{
     HttpMethod, Operation as Documented, OperationBuilder, ParameterBuilder, ParameterIn, PathItem,
     PathsBuilder,
 };
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{
-    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, RefOr, Required,
+    ComponentsBuilder, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Required,
     ResponseBuilder,
 };
 
-use super::{DOCUMENT, VERSION};
-use crate::description::{Content, Description};
+use crate::description::{Content, Description, Schemas, add_schema};
+use crate::openapi::{DOCUMENT, VERSION};
 use crate::problem::ProblemView;
 
 /// Set to anything, the test writes the document instead of comparing it.
 const WRITE: &str = "GANGER_WRITE_OPENAPI";
-
-/// Schemas of an OpenAPI document, by name.
-type Schemas = Vec<(String, RefOr<Schema>)>;
-/// Adds the schemas of a type to a document, and returns a reference to it.
-pub(crate) type AddSchema = fn(&mut Schemas) -> RefOr<Schema>;
-
-/// Adds the schemas of the type to a document, and returns a reference to it.
-pub(crate) fn add_schema<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
-    let name: Cow<'static, str> = T::name();
-    schemas.push((name.clone().into_owned(), T::schema()));
-    T::schemas(schemas);
-    Ref::from_schema_name(name).into()
-}
 
 /// Conventions of all operations, as text in `/openapi.json`.
 const CONVENTIONS: &str = "\
@@ -63,7 +47,7 @@ on its callers' clock the header Ganger-Now brings the time.
 Unknown fields and parameters are refused. Errors are application/problem+json with a stable `code`.";
 
 /// The schema of the problem document.
-const PROBLEM: AddSchema = add_schema::<ProblemView<'static>>;
+const PROBLEM: crate::description::AddSchema = add_schema::<ProblemView<'static>>;
 
 /// The OpenAPI document of these operations.
 fn document(operations: &[Description]) -> OpenApi {
@@ -185,7 +169,7 @@ fn method(method: &Method) -> HttpMethod {
 
 #[test]
 fn every_operation_is_documented_once_and_every_reference_leads_somewhere() {
-    let all = crate::operations::all().into_iter();
+    let all = super::all().into_iter();
     let operations: Vec<_> = all.map(|operation| operation.description).collect();
     let text = serde_json::to_string(&document(&operations)).expect("plain data");
     let document: serde_json::Value = serde_json::from_str(&text).expect("our own JSON");
@@ -216,7 +200,7 @@ fn every_operation_is_documented_once_and_every_reference_leads_somewhere() {
 
 #[test]
 fn the_document_in_the_sources_is_that_of_the_operations() {
-    let all = crate::operations::all().into_iter();
+    let all = super::all().into_iter();
     let operations: Vec<_> = all.map(|operation| operation.description).collect();
     let mut made = Vec::new();
     let formatter = PrettyFormatter::with_indent(b" ");
