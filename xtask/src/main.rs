@@ -1,5 +1,5 @@
 //! Development tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`,
-//! `bench-dashboard`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
+//! `bench-cluster`, `bench-dashboard`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
 //! Each tool is a module that runs other programs and reads files; no part of the product depends on them.
 
@@ -10,6 +10,7 @@
 )]
 
 mod abuse;
+mod bench_cluster;
 mod bench_dashboard;
 mod bench_peers;
 mod bench_quantumleap;
@@ -17,6 +18,7 @@ mod bench_redis;
 mod ci;
 mod dependencies;
 mod features;
+mod http;
 mod process;
 mod tidy;
 
@@ -45,6 +47,8 @@ usage: cargo xtask COMMAND
   bench-peers [OPTIONS]
                  measure ganger beside Redis, PostgreSQL, beanstalkd and a bare server, in one run on this machine;
                  `--help` tells the options
+  bench-cluster [RUNS]
+                 measure a shard in PostgreSQL, without and with a synchronous standby, beside one in a file; 3 runs
   bench-dashboard [OPTIONS]
                  measure the pages of the dashboard with millions of jobs, and the load beside ten open pages
   bench-redis    measure the Redis port beside Redis with published clients and the script of qless
@@ -77,6 +81,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("abuse", rest) => abuse::run(rest),
         (bench_peers::bare::COMMAND, rest) => bench_peers::bare::serve(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
+        ("bench-cluster", rest) => bench_cluster::run(rest),
         ("bench-dashboard", rest) => bench_dashboard::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),
         ("bench-quantumleap", rest) => bench_quantumleap::run(rest),

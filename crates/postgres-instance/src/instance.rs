@@ -313,6 +313,16 @@ impl Instance {
         self.port
     }
 
+    /// Returns the process id of the running server; its sessions are children of that process.
+    ///
+    /// # Errors
+    /// If the server does not run.
+    pub fn process(&self) -> io::Result<u32> {
+        let text = fs::read_to_string(self.data().join("postmaster.pid"))?;
+        let first = text.lines().next().unwrap_or_default();
+        first.trim().parse().map_err(io::Error::other)
+    }
+
     /// Returns the directory of the socket over which the superuser `postgres` connects without a password.
     pub fn socket_directory(&self) -> &Path {
         self.directory.path()
@@ -456,7 +466,8 @@ impl Instance {
         watchdog.wait().map(drop)
     }
 
-    fn program(&self, name: &str) -> Command {
+    /// Returns a command that runs a program of the server's version, such as `pgbench`, as the server's user.
+    pub fn program(&self, name: &str) -> Command {
         let mut program = as_user(self.programs.join(name));
         program.current_dir("/").stdin(Stdio::null());
         program
