@@ -19,6 +19,8 @@ pub(crate) struct Batch {
     /// Calls that take an element from a work queue: index of the call, namespace, and list.
     taking: Vec<(usize, Namespace, Bytes)>,
     calls: usize,
+    /// The weights of the calls together.
+    weight: usize,
     wide: usize,
     bytes: usize,
 }
@@ -71,7 +73,7 @@ impl Batch {
 
     /// Whether the batch must run before another call is added. A call with a large answer is the last of its commit.
     pub(crate) fn is_full(&self) -> bool {
-        self.calls >= BATCH_CALLS_MAX || self.wide > 0 || self.bytes >= BATCH_BYTES_MAX
+        self.weight >= BATCH_CALLS_MAX || self.wide > 0 || self.bytes >= BATCH_BYTES_MAX
     }
 
     /// Adds a reply that needs no call, and returns its index.
@@ -84,6 +86,7 @@ impl Batch {
     /// Adds a call whose answer makes one reply.
     pub(crate) fn call(&mut self, namespace: &Namespace, planned: PlannedCall, is_wide: bool) {
         self.wide += usize::from(is_wide || planned.is_wide);
+        self.weight += planned.weight;
         self.put(namespace, planned.call);
         self.slots.push(Slot::Call(planned.shape));
     }
@@ -101,6 +104,7 @@ impl Batch {
                 self.put(namespace, call.clone());
             }
         }
+        self.weight += self.calls - before;
         self.slots.push(Slot::Several(self.calls - before, join));
     }
 

@@ -41,6 +41,9 @@ pub(crate) const CALL_BYTES: usize = 256;
 pub(crate) const TRANSACTION_WIDE_CALLS_MAX: usize = 16;
 /// Calls with large answers that the shard runs at the same time, for all connections. More would only wait there.
 pub(crate) const WIDE_CALLS_MAX: usize = 4;
+/// Jobs of one `pop` of qless that make its answer a large one.
+#[cfg(feature = "qless")]
+pub(crate) const WIDE_JOBS: usize = 64;
 /// Keys of one command that make its answer a large one.
 pub(crate) const WIDE_KEYS: usize = 64;
 /// Bytes of replies that need no call, in one transaction.

@@ -20,6 +20,8 @@ pub(crate) struct PlannedCall {
     pub(crate) shape: Shape,
     /// Whether the answer may be large.
     pub(crate) is_wide: bool,
+    /// Number of calls for which it counts among those of a commit.
+    pub(crate) weight: usize,
 }
 
 /// A call on keys or of qless.
@@ -106,6 +108,7 @@ impl PlannedCall {
             call,
             shape,
             is_wide: false,
+            weight: 1,
         }
     }
 
@@ -121,11 +124,17 @@ impl PlannedCall {
         Ok(Self::new(Call::Qless(request), Shape::Plain))
     }
 
-    /// A call of the script of qless.
+    /// A call of the script of qless that counts for `weight` calls.
     #[cfg(feature = "qless")]
-    pub(crate) fn script(request: QlessRequest, told: ReplyContext, is_wide: bool) -> Self {
+    pub(crate) fn script(
+        request: QlessRequest,
+        told: ReplyContext,
+        is_wide: bool,
+        weight: usize,
+    ) -> Self {
         Self {
             is_wide,
+            weight,
             ..Self::new(Call::Qless(request), Shape::Script(told))
         }
     }

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use crate::counters::Family;
+use crate::limits::WIDE_JOBS;
 use crate::rights::Right;
 
 /// Row in the table of qless commands.
@@ -18,6 +19,8 @@ pub(crate) struct Row {
     pub(crate) family: Family,
     /// Whether the reply may be large.
     pub(crate) is_wide: bool,
+    /// Number of calls for which it counts among those of a commit.
+    pub(crate) weight: usize,
 }
 
 const fn row(name: &'static str, right: Right, family: Family) -> Row {
@@ -26,6 +29,7 @@ const fn row(name: &'static str, right: Right, family: Family) -> Row {
         right,
         family,
         is_wide: false,
+        weight: 1,
     }
 }
 
@@ -101,6 +105,16 @@ pub(crate) fn find(words: &[Bytes]) -> Row {
     };
     let row = COMMANDS.iter().find(|row| row.name.as_bytes() == *name);
     let row = row.copied().unwrap_or(UNKNOWN);
+    // Such a reply is no larger than those of as many calls of `get`.
+    if row.name == "pop"
+        && let Some(weight @ 1..=WIDE_JOBS) = jobs_popped(words)
+    {
+        return Row {
+            is_wide: false,
+            weight,
+            ..row
+        };
+    }
     let only_reads = match row.name {
         "tag" => words.get(2).is_some_and(|how| how == "get" || how == "top"),
         "track" => words.len() <= 2,
@@ -116,6 +130,11 @@ pub(crate) fn find(words: &[Bytes]) -> Row {
     row
 }
 
+/// The number of jobs that a `pop` asks for; `None` if that is no whole number.
+fn jobs_popped(words: &[Bytes]) -> Option<usize> {
+    std::str::from_utf8(words.get(4)?).ok()?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use ganger_qless::Qless;
@@ -128,6 +147,20 @@ mod tests {
         line.split(' ')
             .map(|word| Bytes::copy_from_slice(word.as_bytes()))
             .collect()
+    }
+
+    #[test]
+    fn a_pop_of_few_jobs_is_one_of_many_calls_of_a_commit() {
+        let pop = |count: &str| {
+            let row = find(&words(&format!("pop 1.5 queue worker {count}")));
+            (row.is_wide, row.weight)
+        };
+        assert_eq!(pop("1"), (false, 1));
+        assert_eq!(pop("64"), (false, 64));
+        for wide in ["65", "0", "-1", "1e3", "x", "99999999999999999999"] {
+            assert_eq!(pop(wide), (true, 1), "{wide}");
+        }
+        assert!(find(&words("pop 1.5 queue worker")).is_wide);
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn call(
         generation,
         words: words.to_vec(),
     };
-    Ok(PlannedCall::script(request, told, row.is_wide))
+    Ok(PlannedCall::script(request, told, row.is_wide, row.weight))
 }
 
 /// Answers the command `SCRIPT LOAD`.

@@ -149,7 +149,6 @@ pub(crate) struct World {
     /// Runtime of port and shard.
     #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
     runtime: Runtime,
-    #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
     shard: Handle,
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Tokens,
@@ -248,6 +247,14 @@ impl World {
         let text = out.text();
         assert_eq!(ganger_metrics::check(&text), Ok(()));
         text
+    }
+
+    /// Number of commits of the shard so far.
+    #[cfg(feature = "qless")]
+    pub(crate) fn commits(&self) -> u64 {
+        let shown = self.shard.metrics().counters;
+        let found = shown.iter().find(|(name, _)| *name == "commits_total");
+        found.expect("it is counted").1
     }
 
     /// The shard's reply to a direct command.

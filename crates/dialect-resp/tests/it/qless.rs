@@ -47,6 +47,30 @@ impl Caller {
 }
 
 #[test]
+fn pops_of_few_jobs_that_arrive_together_are_one_commit() {
+    const POPS: usize = 50;
+    let world = World::new();
+    let mut caller = Caller::new(&world);
+    let put: Vec<u8> = (0..POPS)
+        .flat_map(|job| encode(&caller.words(&format!("put 0 me q job{job} kind {{}} 0"))))
+        .collect();
+    caller.client.send(&put);
+    for _ in 0..POPS {
+        caller.client.shown();
+    }
+    let before = world.commits();
+    let pop = encode(&caller.words("pop 0 q worker 1")).repeat(POPS);
+    caller.client.send(&pop);
+    for _ in 0..POPS {
+        let shown = caller.client.shown();
+        assert!(shown.contains("jid"), "{shown}");
+    }
+    // The port may have read the calls in several pieces.
+    let commits = world.commits() - before;
+    assert!(commits <= 5, "{commits} commits for {POPS} pops");
+}
+
+#[test]
 fn a_script_is_known_by_its_digest_until_it_is_flushed() {
     let world = World::new();
     let mut caller = Caller::new(&world);
