@@ -10,7 +10,7 @@ use tokio_postgres::error::{Severity, SqlState};
 
 /// A failure inside the store.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The server refused a statement. Its transaction is not applied.
     Refused {
         /// Code of the error.
@@ -72,12 +72,21 @@ impl Fault {
     }
 
     /// Returns the fault for one damaged row.
-    pub(crate) fn row(
-        table: &str,
-        key: impl std::fmt::Display,
-        what: impl std::fmt::Display,
-    ) -> Self {
+    pub fn row(table: &str, key: impl std::fmt::Display, what: impl std::fmt::Display) -> Self {
         RowError::row(table, key, what).into()
+    }
+
+    /// Returns the fault of a statement that was refused with this code of SQL, such as `23505`.
+    pub fn refused(code: &str, message: &str) -> Self {
+        Self::Refused {
+            code: SqlState::from_code(code),
+            message: message.to_owned(),
+        }
+    }
+
+    /// Whether a statement has waited too long for a lock.
+    pub fn is_lock_timeout(&self) -> bool {
+        self.is(&SqlState::LOCK_NOT_AVAILABLE)
     }
 
     /// Whether the server has this reason to refuse.
@@ -86,7 +95,7 @@ impl Fault {
     }
 
     /// Whether the same may succeed on another connection.
-    pub(crate) fn is_lost(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost(_)) || self.is(&SqlState::READ_ONLY_SQL_TRANSACTION)
     }
 

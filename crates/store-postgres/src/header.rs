@@ -12,12 +12,15 @@ const PLACE: &[u8] = b"store";
 
 /// The state of the rows as a whole.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Header {
-    pub(crate) shard: String,
+pub struct Header {
+    /// Id of the shard.
+    pub shard: String,
     /// Sequence of the last commit whose rows are written.
-    pub(crate) sequence: u64,
-    pub(crate) meta: Meta,
-    pub(crate) counts: Counts,
+    pub sequence: u64,
+    /// Counters and clocks of that commit.
+    pub meta: Meta,
+    /// Number of rows in the tables of jobs.
+    pub counts: Counts,
 }
 
 impl Record for Header {
@@ -42,7 +45,7 @@ impl Record for Header {
 
 impl Header {
     /// Returns the header of an empty shard.
-    pub(crate) fn new(shard: &ShardId) -> Self {
+    pub fn new(shard: &ShardId) -> Self {
         Self {
             shard: shard.as_str().to_owned(),
             sequence: 0,
@@ -52,14 +55,17 @@ impl Header {
     }
 
     /// Returns the sealed bytes.
-    pub(crate) fn seal(&self) -> Vec<u8> {
+    pub fn seal(&self) -> Vec<u8> {
         let mut sealed = Vec::with_capacity(96);
         seal_record(TABLE, PLACE, self, &mut sealed);
         sealed
     }
 
     /// Reads sealed bytes and compares them with the column beside them.
-    pub(crate) fn open(sealed: &[u8], sequence: u64) -> Result<Self, Fault> {
+    ///
+    /// # Errors
+    /// If they are damaged.
+    pub fn open(sealed: &[u8], sequence: u64) -> Result<Self, Fault> {
         let header: Self = open_record(TABLE, PLACE, sealed)?;
         if header.sequence != sequence {
             return Err(Fault::row(

@@ -10,6 +10,7 @@
 extern crate self as ganger_store_postgres;
 
 mod admin;
+mod backend;
 mod claim;
 mod columns;
 mod control;
@@ -18,6 +19,7 @@ mod database;
 mod durability;
 mod expired_jobs;
 mod fault;
+mod fence;
 mod header;
 mod limits;
 mod list;
@@ -27,9 +29,11 @@ mod lookup;
 mod names;
 mod nodes;
 mod plan;
+mod postgres;
 mod reader;
 mod record;
 mod row_columns;
+mod row_tables;
 mod row_thread;
 mod rows;
 mod schema;
@@ -53,4 +57,20 @@ pub use nodes::{Membership, NodeEntry, NodeName, OWNERSHIP_LEASE, Turn, nodes};
 pub use reader::PostgresReader;
 pub use settings::{PasswordSource, Settings};
 pub use settings_error::SettingsError;
-pub use store::PostgresStore;
+pub use store::{PostgresStore, ShardStore};
+
+/// The rules of a shard's owner apart from the statements: the simulator runs them over a model of the database.
+pub mod rules {
+    pub use crate::backend::{
+        Backend, ClaimTables, FenceRow, LockWait, LogRecord, LogTables, RowTables, RowWrite,
+        SlotEnd,
+    };
+    pub use crate::fault::Fault;
+    pub use crate::fence::{Claimant, Fence};
+    pub use crate::header::Header;
+    pub use crate::log::Target;
+    pub use crate::postgres::{Postgres, PostgresClaim, PostgresLog};
+    pub use crate::record::{Place, in_rows, open};
+    pub use crate::row_tables::PostgresRows;
+    pub use crate::shared::Shared;
+}

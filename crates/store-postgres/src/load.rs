@@ -16,8 +16,8 @@ use crate::columns::{CopyReader, NotCopied};
 use crate::database::EXPORT_MAX;
 use crate::fault::Fault;
 use crate::header::Header;
+use crate::postgres::Postgres;
 use crate::session::Session;
-use crate::shared::Shared;
 
 /// Live jobs in a range.
 const RANGE_JOBS: u32 = 16_384;
@@ -36,19 +36,19 @@ impl From<NotCopied> for Fault {
 
 /// Passes all rows to `each`, in the order of [`Loaded`]. The rows are as `header` says.
 pub(crate) fn load(
-    shared: &Shared,
+    shard: &Postgres,
     header: &Header,
     each: &mut dyn FnMut(Loaded),
 ) -> Result<(), Fault> {
     for small in &SmallTable::ALL[..3] {
-        load_small(shared, *small, &[])?
+        load_small(shard, *small, &[])?
             .into_iter()
             .for_each(&mut *each);
     }
-    let live = load_jobs(shared, each)?;
+    let live = load_jobs(shard, each)?;
     compare("jobs", "live jobs", header.counts.jobs, live.len())?;
-    load_inputs(shared)?.into_iter().for_each(&mut *each);
-    let leases = load_leases(shared)?;
+    load_inputs(shard)?.into_iter().for_each(&mut *each);
+    let leases = load_leases(shard)?;
     compare("leases", "leases", header.counts.leases, leases.len())?;
     for lease in leases {
         if live.binary_search(&lease.key).is_err() {
@@ -67,29 +67,29 @@ pub(crate) fn load(
                 .to_vec(),
             _ => Vec::new(),
         };
-        load_small(shared, *small, &from)?
+        load_small(shard, *small, &from)?
             .into_iter()
             .for_each(&mut *each);
     }
     Ok(())
 }
 
-fn load_small(shared: &Shared, small: SmallTable, from: &[u8]) -> Result<Vec<Loaded>, Fault> {
+fn load_small(shard: &Postgres, small: SmallTable, from: &[u8]) -> Result<Vec<Loaded>, Fault> {
     // A statement that copies takes no parameters.
     let from: Vec<_> = from.iter().map(|byte| format!("{byte:02x}")).collect();
     let (table, from) = (small.table(), from.concat());
     let sql = format!(
         "SELECT name, body FROM {{s}}.{table} WHERE name >= '\\x{from}'::bytea ORDER BY name"
     );
-    copy_all(shared, &sql, TABLE_MAX, |fields| match fields {
+    copy_all(shard, &sql, TABLE_MAX, |fields| match fields {
         [Some(name), Some(body)] => Ok(small::read(small, name, body)?),
         _ => Err(NotCopied.into()),
     })
 }
 
-fn load_leases(shared: &Shared) -> Result<Vec<LeaseRecord>, Fault> {
+fn load_leases(shard: &Postgres) -> Result<Vec<LeaseRecord>, Fault> {
     let sql = "SELECT key, body FROM {s}.leases ORDER BY key";
-    copy_all(shared, sql, TABLE_MAX, |fields| {
+    copy_all(shard, sql, TABLE_MAX, |fields| {
         let (key, body) = keyed(fields)?;
         let record: LeaseRecord = open_record("leases", &row_key(key), body)?;
         if record.key != key {
@@ -104,10 +104,10 @@ fn load_leases(shared: &Shared) -> Result<Vec<LeaseRecord>, Fault> {
 }
 
 /// Loads those inputs of live jobs that name another job.
-fn load_inputs(shared: &Shared) -> Result<Vec<Loaded>, Fault> {
+fn load_inputs(shard: &Postgres) -> Result<Vec<Loaded>, Fault> {
     let sql = "SELECT i.job, i.slot, i.body FROM {s}.inputs i JOIN {s}.jobs j ON j.key = i.job
         WHERE i.dependency IS NOT NULL ORDER BY i.job, i.slot";
-    copy_all(shared, sql, TABLE_MAX, |fields| {
+    copy_all(shard, sql, TABLE_MAX, |fields| {
         let [job, slot, body] = fields else {
             return Err(NotCopied.into());
         };
@@ -120,17 +120,17 @@ fn load_inputs(shared: &Shared) -> Result<Vec<Loaded>, Fault> {
 }
 
 /// Loads the live jobs; returns their numbers in order.
-fn load_jobs(shared: &Shared, each: &mut dyn FnMut(Loaded)) -> Result<Vec<JobKey>, Fault> {
+fn load_jobs(shard: &Postgres, each: &mut dyn FnMut(Loaded)) -> Result<Vec<JobKey>, Fault> {
     let sql = format!(
         "SELECT key FROM (SELECT key, row_number() OVER (ORDER BY key) AS place FROM {{s}}.jobs) p
          WHERE place % {RANGE_JOBS} = 1 ORDER BY key"
     );
-    let firsts = copy_all(shared, &sql, TABLE_MAX, |fields| match fields {
+    let firsts = copy_all(shard, &sql, TABLE_MAX, |fields| match fields {
         [key] => Ok(number(*key)?),
         _ => Err(NotCopied.into()),
     })?;
     let loaders = LOADERS_MAX
-        .min(shared.database.settings().readers)
+        .min(shard.database.settings().readers)
         .min(firsts.len());
     let mut live = Vec::new();
     thread::scope(|scope| {
@@ -139,7 +139,7 @@ fn load_jobs(shared: &Shared, each: &mut dyn FnMut(Loaded)) -> Result<Vec<JobKey
             let (sender, receiver) = sync_channel(RANGES_AHEAD);
             ranges.push(receiver);
             let firsts = &firsts;
-            scope.spawn(move || load_ranges(shared, firsts, loader, loaders, &sender));
+            scope.spawn(move || load_ranges(shard, firsts, loader, loaders, &sender));
         }
         for range in 0..firsts.len() {
             let loaded = ranges[range % loaders].recv();
@@ -155,7 +155,7 @@ fn load_jobs(shared: &Shared, each: &mut dyn FnMut(Loaded)) -> Result<Vec<JobKey
 
 /// Loads every `loaders`th range, beginning with number `loader`.
 fn load_ranges(
-    shared: &Shared,
+    shard: &Postgres,
     firsts: &[u64],
     loader: usize,
     loaders: usize,
@@ -167,7 +167,7 @@ fn load_ranges(
         let end = end.map_or(String::new(), |end| format!("AND key < {end}"));
         let sql =
             format!("SELECT key, body FROM {{s}}.jobs WHERE key >= {first} {end} ORDER BY key");
-        let jobs = copy_all(shared, &sql, EXPORT_MAX, |fields| {
+        let jobs = copy_all(shard, &sql, EXPORT_MAX, |fields| {
             let (key, body) = keyed(fields)?;
             Ok(record_at("jobs", key, body)?)
         });
@@ -181,12 +181,12 @@ fn load_ranges(
 
 /// Reads all rows of a query in the binary format of `COPY`; again on another connection if the first is lost.
 fn copy_all<T>(
-    shared: &Shared,
+    shard: &Postgres,
     sql: &str,
     limit: Duration,
     read: impl Fn(&[Option<&[u8]>]) -> Result<T, Fault>,
 ) -> Result<Vec<T>, Fault> {
-    let sql = format!("COPY ({}) TO STDOUT (FORMAT BINARY)", shared.names.sql(sql));
+    let sql = format!("COPY ({}) TO STDOUT (FORMAT BINARY)", shard.names.sql(sql));
     let begin = format!(
         "BEGIN READ ONLY; SET LOCAL statement_timeout = {}",
         limit.as_millis()
@@ -212,7 +212,7 @@ fn copy_all<T>(
             Ok(rows)
         })
     };
-    let database = &shared.database;
+    let database = &shard.database;
     database.outlast(|| database.with_reader(copy))
 }
 

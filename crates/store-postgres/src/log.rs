@@ -4,12 +4,14 @@
 //! follows a gap nor comes after another owner's claim. A table whose records all have their rows written is emptied
 //! and used again.
 
-use ganger_store::StoreError;
+use ganger_store::CommitError;
 use ganger_store::rows::row::{from_sql, to_sql};
 use ganger_types::{Commit, Epoch};
 use tokio_postgres::types::Type;
 
+use crate::backend::{LogRecord, RowTables, SlotEnd};
 use crate::fault::Fault;
+use crate::fence::Fence;
 use crate::names::Names;
 use crate::record::{self, Place};
 use crate::schema::SLOTS;
@@ -42,19 +44,19 @@ pub(crate) struct Log {
 
 /// The tables of the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// The table that takes the record.
-    pub(crate) slot: usize,
+    pub slot: usize,
     /// The table that has the record before it.
-    pub(crate) before: usize,
+    pub before: usize,
 }
 
 impl Log {
-    /// Takes over a log whose tables end with these sequences and have these sizes; `None` if all are empty.
-    pub(crate) fn new(identity: [u8; 16], epoch: u64, ends: &[(Option<u64>, u64)]) -> Option<Self> {
+    /// Takes over a log whose tables end so; `None` if all are empty.
+    pub(crate) fn new(identity: [u8; 16], epoch: u64, ends: &[SlotEnd]) -> Option<Self> {
         let mut slots = [Slot::default(); SLOTS];
-        for (slot, (last, bytes)) in slots.iter_mut().zip(ends) {
-            (slot.last, slot.bytes) = (*last, *bytes);
+        for (slot, end) in slots.iter_mut().zip(ends) {
+            (slot.last, slot.bytes) = (end.last, end.bytes);
         }
         let newest = (0..SLOTS).max_by_key(|slot| slots[*slot].last)?;
         Some(Self {
@@ -73,6 +75,25 @@ impl Log {
             epoch: self.epoch,
             sequence,
         }
+    }
+
+    /// Refuses a commit of another epoch, or out of order, before it is sent.
+    pub(crate) fn check(&self, commit: &Commit) -> Result<(), CommitError> {
+        if commit.epoch.0 != self.epoch {
+            return Err(CommitError::Fenced {
+                ours: commit.epoch,
+                theirs: Epoch(self.epoch),
+            });
+        }
+        if commit.sequence != self.last + 1 {
+            let (ours, last) = (commit.sequence, self.last);
+            let reason = format!("commit {ours} does not follow {last}, the last one");
+            return Err(CommitError::NotApplied {
+                reason,
+                is_full: false,
+            });
+        }
+        Ok(())
     }
 
     /// Returns where the next record goes: into the table with the last one, unless that has `slot_bytes` and the
@@ -148,33 +169,79 @@ pub(crate) async fn append(
     .await
 }
 
-/// Returns what it means that no record was appended.
-pub(crate) async fn refusal(wire: &Wire, names: &Names, epoch: u64) -> Result<Fault, Fault> {
-    let sql = names.sql("SELECT epoch, state FROM {s}.fence WHERE what = 'log'");
+/// Reads the row `log` of the fence; `None` if it is missing. `lock` is empty, or what the statement ends with.
+pub(crate) async fn fence(wire: &Wire, names: &Names, lock: &str) -> Result<Option<Fence>, Fault> {
+    let sql = names.sql(&format!(
+        "SELECT epoch, owner, state, identity, format FROM {{s}}.fence WHERE what = 'log' {lock}"
+    ));
     let rows = wire.query_once(&sql, &[]).await?;
     let Some(row) = rows.first() else {
-        return Ok(Fault::row("fence", "log", "it is missing"));
+        return Ok(None);
     };
-    let (theirs, state): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
-    if from_sql(theirs) != epoch || state != "open" {
-        return Ok(Fault::Fenced {
-            theirs: Some(Epoch(from_sql(theirs))),
-        });
-    }
-    Ok(Fault::Store(StoreError::Io {
-        path: names.label.clone(),
-        doing: "written",
-        reason: "the record before this one is not in the log".to_owned(),
+    let (epoch, identity, format): (i64, &[u8], i32) =
+        (row.try_get(0)?, row.try_get(3)?, row.try_get(4)?);
+    let wrong = |_| Fault::row("fence", "log", "its identity has not 16 bytes");
+    Ok(Some(Fence {
+        epoch: from_sql(epoch),
+        owner: row.try_get(1)?,
+        state: row.try_get(2)?,
+        identity: identity.try_into().map_err(wrong)?,
+        format: u32::try_from(format).unwrap_or(0),
     }))
 }
 
-/// Reads the commits after `sequence`, up to `last`; refuses a gap.
-pub(crate) fn tail(
-    session: &mut Session,
-    names: &Names,
+/// Returns what it means that no record was appended.
+pub(crate) fn refusal(fence: Option<&Fence>, epoch: u64, label: &str) -> Fault {
+    match fence {
+        Some(fence) => fence.refusal(epoch, label),
+        None => Fault::row("fence", "log", "it is missing"),
+    }
+}
+
+/// Reads the commits after `sequence`, up to the last one of the log; refuses a gap.
+pub(crate) fn tail<T: RowTables>(
+    tables: &mut T,
     log: &Log,
     sequence: u64,
 ) -> Result<Vec<Commit>, Fault> {
+    let mut commits = Vec::new();
+    let mut read = sequence;
+    while read < log.last {
+        let after = read;
+        for record in tables.records(after)? {
+            let place = Place {
+                identity: log.identity,
+                epoch: record.epoch,
+                sequence: record.sequence,
+            };
+            if place.sequence != read + 1 {
+                break;
+            }
+            match record::open(place, &record.body)? {
+                Some(commit) => commits.push(commit),
+                None => {
+                    let what = "its rows are not written, though it says so";
+                    return Err(Fault::row("log", record.sequence, what));
+                }
+            }
+            read = place.sequence;
+        }
+        if after == read {
+            let (missing, last) = (read + 1, log.last);
+            return Err(Fault::Damaged(format!(
+                "record {missing} of the log is missing, before {last}, the last one"
+            )));
+        }
+    }
+    Ok(commits)
+}
+
+/// Reads the next records after `sequence`, in order.
+pub(crate) fn records(
+    session: &mut Session,
+    names: &Names,
+    sequence: u64,
+) -> Result<Vec<LogRecord>, Fault> {
     let parts: Vec<String> = (0..SLOTS)
         .map(|slot| {
             format!(
@@ -187,40 +254,17 @@ pub(crate) fn tail(
         "{} ORDER BY seq LIMIT {TAIL_RECORDS}",
         parts.join(" UNION ALL ")
     );
-    let mut commits = Vec::new();
-    let mut read = sequence;
-    while read < log.last {
-        let after = to_sql(read);
-        let rows =
-            session.run(async |wire| wire.query_once(&sql, &[(&after, Type::INT8)]).await)?;
-        for row in &rows {
-            let (seq, epoch, body): (i64, i64, &[u8]) =
-                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            let place = Place {
-                identity: log.identity,
-                epoch: from_sql(epoch),
-                sequence: from_sql(seq),
-            };
-            if place.sequence != read + 1 {
-                break;
-            }
-            match record::open(place, body)? {
-                Some(commit) => commits.push(commit),
-                None => {
-                    let what = "its rows are not written, though it says so";
-                    return Err(Fault::row("log", seq, what));
-                }
-            }
-            read = place.sequence;
-        }
-        if from_sql(after) == read {
-            let (missing, last) = (read + 1, log.last);
-            return Err(Fault::Damaged(format!(
-                "record {missing} of the log is missing, before {last}, the last one"
-            )));
-        }
-    }
-    Ok(commits)
+    let after = to_sql(sequence);
+    let rows = session.run(async |wire| wire.query_once(&sql, &[(&after, Type::INT8)]).await)?;
+    let record = |row: &tokio_postgres::Row| {
+        let (sequence, epoch): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        Ok(LogRecord {
+            sequence: from_sql(sequence),
+            epoch: from_sql(epoch),
+            body: row.try_get(2)?,
+        })
+    };
+    rows.iter().map(record).collect()
 }
 
 /// Empties a log table if this epoch still owns the shard and the rows of all its records are written. Returns
@@ -266,10 +310,17 @@ pub(crate) fn empty(
 mod tests {
     use super::*;
 
+    /// Tables that end with these sequences.
+    fn ends(last: [Option<u64>; SLOTS]) -> [SlotEnd; SLOTS] {
+        last.map(|last| SlotEnd {
+            last,
+            ..SlotEnd::default()
+        })
+    }
+
     #[test]
     fn records_go_into_the_next_table_once_one_is_full_and_the_next_is_empty() {
-        let mut log =
-            Log::new([0; 16], 1, &[(Some(0), 0), (None, 0), (None, 0)]).expect("it is there");
+        let mut log = Log::new([0; 16], 1, &ends([Some(0), None, None])).expect("it is there");
         let at = |slot, before| Target { slot, before };
         assert_eq!(log.target(100), at(0, 0));
         log.appended(at(0, 0), 100);
@@ -287,14 +338,10 @@ mod tests {
 
     #[test]
     fn a_log_that_is_taken_over_goes_on_behind_its_last_record() {
-        let ends = [(Some(12), 5), (None, 0), (Some(9), 7)];
-        let log = Log::new([0; 16], 1, &ends).expect("it is there");
+        let log = Log::new([0; 16], 1, &ends([Some(12), None, Some(9)])).expect("it is there");
         assert_eq!(log.last, 12);
         assert_eq!(log.target(100), Target { slot: 0, before: 0 });
         assert_eq!(log.obsolete(12), Some(2));
-        assert_eq!(
-            Log::new([0; 16], 1, &[(None, 0), (None, 0), (None, 0)]),
-            None
-        );
+        assert_eq!(Log::new([0; 16], 1, &ends([None; SLOTS])), None);
     }
 }

@@ -58,7 +58,7 @@ impl PostgresReader {
     }
 
     fn error(&self, fault: Fault) -> StoreError {
-        fault.at(&self.shared.names.label, "read")
+        fault.at(&self.shared.backend.names.label, "read")
     }
 
     /// Reads a property of a job from waiting commits, or from the tables. `overlaid` returns `None` if the rows of

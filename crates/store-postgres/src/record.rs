@@ -19,10 +19,13 @@ const DECOMPRESSED_MAX: usize = 64 << 20;
 
 /// Where a record belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) identity: [u8; 16],
-    pub(crate) epoch: u64,
-    pub(crate) sequence: u64,
+pub struct Place {
+    /// Random number of the shard.
+    pub identity: [u8; 16],
+    /// Epoch in which it is appended.
+    pub epoch: u64,
+    /// Sequence of its commit.
+    pub sequence: u64,
 }
 
 impl Place {
@@ -77,14 +80,17 @@ impl RecordBuilder {
 }
 
 /// Returns the record of a commit whose rows are written in the same transaction.
-pub(crate) fn in_rows(place: Place) -> Vec<u8> {
+pub fn in_rows(place: Place) -> Vec<u8> {
     let mut record = vec![IN_ROWS];
     seal(TABLE, &place.bytes(), 0, &mut record);
     record
 }
 
 /// Reads a record; `None` if the rows have the commit already.
-pub(crate) fn open(place: Place, sealed: &[u8]) -> Result<Option<Commit>, Fault> {
+///
+/// # Errors
+/// If it is damaged, or belongs to another place.
+pub fn open(place: Place, sealed: &[u8]) -> Result<Option<Commit>, Fault> {
     let damaged = |what: &str| Fault::row(TABLE, place.sequence, what);
     let content = unseal(TABLE, &place.bytes(), sealed);
     let content = content.ok_or_else(|| damaged("its checksum does not match its content"))?;

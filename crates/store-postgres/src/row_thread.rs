@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ganger_store::{Line, RepeatedWarning, StoreError};
 use ganger_types::Elapsed;
 
+use crate::backend::Backend;
 use crate::shared::Shared;
 
 /// Pause after the rows could not be written.
@@ -15,24 +16,24 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(200);
 const PARTS_EVERY: Duration = Duration::from_secs(60);
 
 /// The thread, which ends when this is dropped.
-pub(crate) struct RowThread {
-    shared: Arc<Shared>,
+pub(crate) struct RowThread<B: Backend> {
+    shared: Arc<Shared<B>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl RowThread {
+impl<B: Backend> RowThread<B> {
     /// Starts the thread.
     ///
     /// # Errors
     /// If the system refuses another thread.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    pub(crate) fn start(shared: &Arc<Shared<B>>) -> Result<Self, StoreError> {
         let theirs = Arc::clone(shared);
-        let name = format!("rows-{}", shared.names.number);
+        let name = format!("rows-{}", shared.backend.number());
         let started = thread::Builder::new()
             .name(name)
             .spawn(move || run(&theirs));
         let thread = started.map_err(|error| StoreError::Io {
-            path: shared.names.label.clone(),
+            path: shared.backend.label().to_owned(),
             doing: "opened",
             reason: error.to_string(),
         })?;
@@ -43,7 +44,7 @@ impl RowThread {
     }
 }
 
-impl Drop for RowThread {
+impl<B: Backend> Drop for RowThread<B> {
     fn drop(&mut self) {
         self.shared.queue.stop();
         if let Some(thread) = self.thread.take()
@@ -54,7 +55,7 @@ impl Drop for RowThread {
     }
 }
 
-fn run(shared: &Shared) {
+fn run<B: Backend>(shared: &Shared<B>) {
     let limits = shared.limits.queue();
     let began = Instant::now();
     let mut looked_at = began;
@@ -66,7 +67,7 @@ fn run(shared: &Shared) {
             done = shared.drop_old_parts();
         }
         if let Err(fault) = done {
-            let store = &shared.names.label;
+            let store = shared.backend.label();
             match warning.occur(Elapsed::default().after(began.elapsed())) {
                 Some(Line::First) => {
                     tracing::warn!(?fault, store, "rows are not written; they stay in the log");

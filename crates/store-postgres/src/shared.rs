@@ -6,40 +6,36 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use ganger_store::StoreError;
 use ganger_store::waiting::CommitQueue;
 use ganger_types::{Change, Commit, InputState};
-use tokio_postgres::error::SqlState;
 
-use crate::database::Database;
+use crate::backend::{Backend, RowTables};
 use crate::fault::Fault;
 use crate::limits::Limits;
-use crate::log::{self, Log, Target};
-use crate::names::Names;
+use crate::log::{Log, Target};
+use crate::postgres::Postgres;
 use crate::rows::Rows;
 
 /// Bytes of a change besides its payload, about.
 const CHANGE_BYTES: u64 = 256;
 
 /// The open shard, for threads that write or wait for writes.
-pub(crate) struct Shared {
-    pub(crate) database: Arc<Database>,
-    pub(crate) names: Arc<Names>,
+pub struct Shared<B: Backend = Postgres> {
+    pub(crate) backend: B,
     pub(crate) limits: Limits,
     /// Commits in the log whose rows are not written.
     pub(crate) queue: CommitQueue,
     /// Where the log ends; `None` before the shard is opened, and after a commit with unknown outcome.
     log: Mutex<Option<Log>>,
     /// The connection that writes rows; `None` likewise. Who needs both locks takes this one first.
-    rows: Mutex<Option<Rows>>,
+    rows: Mutex<Option<Rows<B>>>,
     /// Reason why no further commit is accepted; `None` while the store works.
     failure: Mutex<Option<String>>,
 }
 
-impl Shared {
-    pub(crate) fn new(database: Arc<Database>, names: Names) -> Self {
-        let limits = database.settings().limits;
+impl<B: Backend> Shared<B> {
+    pub(crate) fn new(backend: B) -> Self {
         Self {
-            database,
-            names: Arc::new(names),
-            limits,
+            limits: backend.limits(),
+            backend,
             queue: CommitQueue::default(),
             log: Mutex::new(None),
             rows: Mutex::new(None),
@@ -54,9 +50,8 @@ impl Shared {
     }
 
     /// Locks the connection that writes rows. Everybody else who needs rows written waits.
-    pub(crate) fn rows(&self) -> MutexGuard<'_, Option<Rows>> {
-        let rows = self.rows.lock();
-        rows.expect("a store that broke is not used again")
+    pub(crate) fn rows(&self) -> MutexGuard<'_, Option<Rows<B>>> {
+        self.backend.lock(&self.rows)
     }
 
     /// Returns the reason why no further commit is accepted.
@@ -71,8 +66,16 @@ impl Shared {
         *self.rows() = None;
     }
 
+    /// The backend, for what reads beside the rules.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
     /// Waits until the rows have everything acknowledged before the call.
-    pub(crate) fn settle(&self) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// If the rows cannot be written.
+    pub fn settle(&self) -> Result<(), Fault> {
         if !self.queue.is_behind() {
             return Ok(());
         }
@@ -83,10 +86,10 @@ impl Shared {
     }
 
     /// Writes the rows of all waiting commits, in transactions of bounded size.
-    pub(crate) fn settle_in(&self, rows: &mut Rows) -> Result<(), Fault> {
+    pub(crate) fn settle_in(&self, rows: &mut Rows<B>) -> Result<(), Fault> {
         if let Some(reason) = &*self.failure() {
             return Err(Fault::Store(StoreError::Io {
-                path: self.names.label.clone(),
+                path: self.backend.label().to_owned(),
                 doing: "written",
                 reason: reason.clone(),
             }));
@@ -97,7 +100,7 @@ impl Shared {
         };
         let waiting = self.queue.take_for_writing();
         for commits in parts(&waiting, self.limits.checkpoint_bytes) {
-            if let Err(fault) = rows.write_behind(commits, slot) {
+            if let Err(fault) = rows.write_behind(&self.backend, commits, slot) {
                 self.record_failure(&fault);
                 return Err(fault);
             }
@@ -107,7 +110,10 @@ impl Shared {
     }
 
     /// Writes waiting rows, and empties log tables that are not needed any more.
-    pub(crate) fn tend(&self) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// If the rows cannot be written.
+    pub fn tend(&self) -> Result<(), Fault> {
         let mut rows = self.rows();
         let Some(rows) = &mut *rows else {
             return Ok(());
@@ -116,17 +122,14 @@ impl Shared {
         self.empty_logs(rows)
     }
 
-    fn empty_logs(&self, rows: &mut Rows) -> Result<(), Fault> {
+    fn empty_logs(&self, rows: &mut Rows<B>) -> Result<(), Fault> {
         let sequence = rows.header.sequence;
         loop {
-            let Some((slot, epoch)) = self
-                .log()
-                .as_ref()
-                .and_then(|log| Some((log.obsolete(sequence)?, log.epoch)))
-            else {
+            let obsolete = self.log().as_ref().and_then(|log| log.obsolete(sequence));
+            let Some(slot) = obsolete else {
                 return Ok(());
             };
-            match log::empty(rows.session()?, &self.names, epoch, slot) {
+            match rows.tables(&self.backend)?.empty(slot) {
                 Ok(true) => {
                     if let Some(log) = &mut *self.log() {
                         log.emptied(slot);
@@ -134,7 +137,7 @@ impl Shared {
                 }
                 // A dump holds the table, or another owner the shard.
                 Ok(false) => return Ok(()),
-                Err(fault) if fault.is(&SqlState::LOCK_NOT_AVAILABLE) => {
+                Err(fault) if fault.is_lock_timeout() => {
                     tracing::debug!(slot, "a log table is in use and is emptied later");
                     return Ok(());
                 }
@@ -146,7 +149,7 @@ impl Shared {
     /// Drops the oldest tables of jobs that are gone.
     pub(crate) fn drop_old_parts(&self) -> Result<(), Fault> {
         match &mut *self.rows() {
-            Some(rows) => rows.drop_oldest_part(),
+            Some(rows) => rows.tables(&self.backend)?.drop_oldest_part(),
             None => Ok(()),
         }
     }
@@ -171,7 +174,7 @@ impl Shared {
         if failure.is_none() {
             tracing::error!(
                 ?fault,
-                store = self.names.label,
+                store = self.backend.label(),
                 "the rows cannot be written"
             );
             *failure = Some(format!("{fault:?}"));
@@ -180,7 +183,7 @@ impl Shared {
 
     pub(crate) fn not_open(&self) -> Fault {
         Fault::Store(StoreError::Io {
-            path: self.names.label.clone(),
+            path: self.backend.label().to_owned(),
             doing: "read",
             reason: "it has to be opened again first".to_owned(),
         })

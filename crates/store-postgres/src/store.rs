@@ -7,49 +7,60 @@ use ganger_store::waiting::RowWork;
 use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
 use ganger_types::{Commit, Epoch, ShardId};
 
+use crate::backend::{Backend, LogTables, RowWrite};
 use crate::claim;
 use crate::database::Database;
-use crate::durability::{self, Durability};
+use crate::durability::Durability;
 use crate::fault::Fault;
+use crate::fence::Claimant;
 use crate::header::Header;
-use crate::load;
 use crate::log::{self, Log};
-use crate::names::Names;
-use crate::reader::PostgresReader;
+use crate::postgres::Postgres;
 use crate::record::RecordBuilder;
 use crate::row_thread::RowThread;
 use crate::rows::Rows;
-use crate::session::Session;
 use crate::shared::Shared;
 
 /// One shard in PostgreSQL.
-pub struct PostgresStore {
-    shared: Arc<Shared>,
+pub type PostgresStore = ShardStore<Postgres>;
+
+/// The rules of one shard's owner over the statements of its database.
+pub struct ShardStore<B: Backend> {
+    shared: Arc<Shared<B>>,
     shard: ShardId,
-    /// Name of this node, and with a random number of this store.
-    node: String,
+    /// Name of this store and of no other; `None` before the first claim.
     owner: Option<String>,
     /// The connection that appends to the log; `None` until it is needed.
-    session: Option<Session>,
+    appending: Option<B::Appending>,
     builder: RecordBuilder,
     durability: Option<Durability>,
     /// Time since the last record at the last claim, by the clock of the database.
     away: Option<Duration>,
     /// The thread that writes rows; `None` before the shard is opened, and if it has none.
-    row_thread: Option<RowThread>,
+    row_thread: Option<RowThread<B>>,
 }
 
 impl PostgresStore {
     /// Names a shard of a database by its number there; `shard` is who it must be. Nothing is done before
     /// [`Store::open`].
     pub fn new(database: &Arc<Database>, number: u32, shard: &ShardId, node: &str) -> Self {
-        let names = Names::new(&database.settings().label(), number);
+        Self::over(Postgres::new(database, number, node), shard)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_for_test(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl<B: Backend> ShardStore<B> {
+    /// Names a shard behind a backend; `shard` is who it must be. Nothing is done before [`Store::open`].
+    pub fn over(backend: B, shard: &ShardId) -> Self {
         Self {
-            shared: Arc::new(Shared::new(Arc::clone(database), names)),
+            shared: Arc::new(Shared::new(backend)),
             shard: shard.clone(),
-            node: node.to_owned(),
             owner: None,
-            session: None,
+            appending: None,
             builder: RecordBuilder::default(),
             durability: None,
             away: None,
@@ -63,29 +74,29 @@ impl PostgresStore {
         self.durability
     }
 
-    #[cfg(test)]
-    pub(crate) fn shared_for_test(&self) -> &Arc<Shared> {
+    /// What this store shares with its readers and the thread that writes rows.
+    pub fn shared(&self) -> &Arc<Shared<B>> {
         &self.shared
     }
 
     /// Takes the shard over, from anybody or only back from ourselves, and writes the rows of the log's tail.
     fn take(&mut self, back: Option<Epoch>) -> Result<Opened, StoreError> {
-        self.session = None;
+        self.appending = None;
         self.shared.close();
-        let database = Arc::clone(&self.shared.database);
+        let shared = Arc::clone(&self.shared);
         let taken = match back {
             None => self.try_take(back),
-            Some(_) => database.outlast(|| self.try_take(back)),
+            Some(_) => shared.backend.outlast(|| self.try_take(back)),
         };
         taken.map_err(|fault| self.explain(fault, back, "opened"))
     }
 
     /// Converts the fault of an operation in the epoch `ours`.
     fn explain(&self, fault: Fault, ours: Option<Epoch>, doing: &'static str) -> StoreError {
-        let path = &self.shared.names.label;
+        let path = self.shared.backend.label();
         match (fault, ours) {
             (Fault::Fenced { theirs }, Some(ours)) => StoreError::Fenced {
-                path: path.clone(),
+                path: path.to_owned(),
                 ours,
                 theirs: theirs.unwrap_or_default(),
             },
@@ -103,20 +114,19 @@ impl PostgresStore {
     }
 
     fn try_take(&mut self, back: Option<Epoch>) -> Result<Opened, Fault> {
-        let (settings, names) = (self.shared.database.settings(), &self.shared.names);
+        let backend = &self.shared.backend;
         let owner = match &self.owner {
             Some(owner) => owner.clone(),
-            None => {
-                let mut random = [0; 16];
-                let filled = getrandom::fill(&mut random);
-                filled.map_err(|error| Fault::Lost(error.to_string()))?;
-                format!("{} {:032x}", self.node, u128::from_ne_bytes(random))
-            }
+            None => backend.new_owner()?,
         };
-        let claim = claim::claim(settings, names, &owner, &self.shard, back)?;
+        let claimant = Claimant {
+            owner: &owner,
+            back,
+        };
+        let claim = claim::claim(backend, &self.shard, claimant)?;
         let epoch = Epoch(claim.log.epoch);
         tracing::info!(
-            store = names.label,
+            store = backend.label(),
             epoch = epoch.0,
             durability = %claim.durability.mode,
             away_seconds = claim.away.as_secs_f64(),
@@ -125,9 +135,9 @@ impl PostgresStore {
         self.owner = Some(owner);
         self.durability = Some(claim.durability);
         self.away = Some(claim.away);
-        let mut rows = Rows::new(settings, names, epoch.0, claim.header.clone());
-        let session = rows.session()?;
-        let tail = log::tail(session, names, &claim.log, claim.header.sequence)?;
+        let mut rows = Rows::new(epoch.0, claim.header.clone());
+        let tables = rows.tables(backend)?;
+        let tail = log::tail(tables, &claim.log, claim.header.sequence)?;
         let meta = tail.last().map_or(claim.header.meta, |commit| commit.meta);
         let sequence = claim.log.last;
         self.adopt(claim.log, rows, tail)?;
@@ -140,7 +150,7 @@ impl PostgresStore {
     }
 
     /// Writes the rows of the log's tail, and makes the shard ready for commits and reads.
-    fn adopt(&self, log: Log, mut rows: Rows, tail: Vec<Commit>) -> Result<(), Fault> {
+    fn adopt(&self, log: Log, mut rows: Rows<B>, tail: Vec<Commit>) -> Result<(), Fault> {
         let shared = &self.shared;
         // No reader sees the queue without its rows: until the end of this nothing is open.
         let mut open = shared.rows();
@@ -162,20 +172,20 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Returns the connection that appends to the log, made again if it has ended. What was sent on the last one was
+    /// Makes the connection that appends to the log again if it has ended. What was sent on the last one was
     /// answered; but its end may be that of the database, which may have lost rows.
-    fn session(&mut self, epoch: u64) -> Result<&mut Session, Fault> {
-        if !self.session.as_mut().is_some_and(Session::is_alive) {
-            self.session = None;
-            let (settings, names) = (self.shared.database.settings(), &self.shared.names);
-            let mut session = Session::connect(settings, &names.application(epoch))?;
-            self.durability = Some(durability::inspect(&mut session, settings, &names.label)?);
+    fn connect(&mut self, epoch: u64) -> Result<(), Fault> {
+        if !self.appending.as_mut().is_some_and(LogTables::is_alive) {
+            self.appending = None;
+            let backend = &self.shared.backend;
+            let appending = backend.appending(epoch)?;
+            self.durability = Some(appending.durability());
             if let Some(rows) = &mut *self.shared.rows() {
-                rows.verify()?;
+                rows.verify(backend)?;
             }
-            self.session = Some(session);
+            self.appending = Some(appending);
         }
-        Ok(self.session.as_mut().expect("it was just made"))
+        Ok(())
     }
 
     fn try_commit(&mut self, log: &Log, commit: &Arc<Commit>) -> Result<(), CommitError> {
@@ -190,7 +200,7 @@ impl PostgresStore {
         if length > limits.record_bytes || commit.changes.len() > limits.record_changes {
             return self.write_at_once(log, commit);
         }
-        self.session(log.epoch).map_err(|fault| match fault {
+        self.connect(log.epoch).map_err(|fault| match fault {
             Fault::Rewound(_) => fault.into_commit_error(ours),
             fault => not_applied(fault, ours),
         })?;
@@ -207,28 +217,27 @@ impl PostgresStore {
     fn verified_header(&self) -> Result<Header, Fault> {
         let mut rows = self.shared.rows();
         let rows = rows.as_mut().ok_or_else(|| self.shared.not_open())?;
-        rows.verify()?;
+        rows.verify(&self.shared.backend)?;
         Ok(rows.header.clone())
     }
 
     /// Appends a commit to the log; returns the bytes of its record.
     fn append(&mut self, log: &Log, commit: &Commit) -> Result<u64, Fault> {
-        let names = Arc::clone(&self.shared.names);
         let target = self.shared.target(log);
-        let sql = log::append_sql(&names, target);
         let place = log.place(commit.sequence);
         let compressed_from = self.shared.limits.compressed_from;
         let body = self.builder.seal(place, compressed_from);
-        let session = self.session.as_mut().expect("the caller has connected");
-        session.take_warning();
-        let appended = session.run(async |wire| log::append(wire, &sql, place, body).await)?;
+        let tables = self.appending.as_mut().expect("the caller has connected");
+        tables.take_warning();
+        let appended = tables.append(target, place, body)?;
         // The wait for a standby was cancelled: the record is visible, and nobody has a copy.
-        if let Some(warning) = session.take_warning() {
+        if let Some(warning) = tables.take_warning() {
             return Err(Fault::Lost(warning));
         }
         if appended == 0 {
-            let refusal = session.run(async |wire| log::refusal(wire, &names, log.epoch).await);
-            return Err(refusal?);
+            let fence = tables.fence()?;
+            let label = self.shared.backend.label();
+            return Err(log::refusal(fence.as_ref(), log.epoch, label));
         }
         let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
         if let Some(log) = &mut *self.shared.log() {
@@ -247,7 +256,9 @@ impl PostgresStore {
         let settled = self.shared.settle_in(rows);
         settled.map_err(|fault| not_applied(fault, ours))?;
         let target = self.shared.target(log);
-        let written = rows.write_at_once(commit, target, log.place(commit.sequence));
+        let place = log.place(commit.sequence);
+        let write = RowWrite::AtOnce { target, place };
+        let written = rows.write_at_once(&self.shared.backend, commit, write);
         written.map_err(|fault| fault.into_commit_error(ours))?;
         if let Some(log) = &mut *self.shared.log() {
             log.appended(target, 0);
@@ -267,8 +278,8 @@ fn not_applied(fault: Fault, ours: Epoch) -> CommitError {
     }
 }
 
-impl Store for PostgresStore {
-    type Reader = PostgresReader;
+impl<B: Backend> Store for ShardStore<B> {
+    type Reader = B::Reader;
 
     /// Takes the shard over, from anybody.
     fn open(&mut self) -> Result<Opened, StoreError> {
@@ -284,9 +295,10 @@ impl Store for PostgresStore {
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
-        let settled = self.shared.database.outlast(|| self.shared.settle());
-        let header = settled.and_then(|()| self.shared.database.outlast(|| self.verified_header()));
-        let loaded = header.and_then(|header| load::load(&self.shared, &header, each));
+        let backend = &self.shared.backend;
+        let settled = backend.outlast(|| self.shared.settle());
+        let header = settled.and_then(|()| backend.outlast(|| self.verified_header()));
+        let loaded = header.and_then(|header| backend.load(&header, each));
         let ours = self.shared.log().as_ref().map(|log| Epoch(log.epoch));
         loaded.map_err(|fault| self.explain(fault, ours, "read"))
     }
@@ -299,21 +311,21 @@ impl Store for PostgresStore {
             let reason = "the store has to be opened again first";
             return Err(CommitError::Unknown(reason.to_owned()));
         };
-        check(&log, commit)?;
+        log.check(commit)?;
         let committed = self.try_commit(&log, commit);
         if let Err(CommitError::Unknown(_) | CommitError::Fenced { .. }) = &committed {
-            self.session = None;
+            self.appending = None;
             self.shared.close();
         }
         committed
     }
 
-    fn reader(&self) -> Result<PostgresReader, StoreError> {
-        Ok(PostgresReader::new(&self.shared))
+    fn reader(&self) -> Result<B::Reader, StoreError> {
+        B::reader(&self.shared).map_err(|fault| self.explain(fault, None, "read"))
     }
 
     fn idle(&mut self) -> Result<(), StoreError> {
-        let label = &self.shared.names.label;
+        let label = self.shared.backend.label();
         if self.row_thread.is_none() {
             let tended = self.shared.tend();
             return tended.map_err(|fault| fault.at(label, "written"));
@@ -322,29 +334,10 @@ impl Store for PostgresStore {
         match &*self.shared.failure() {
             None => Ok(()),
             Some(reason) => Err(StoreError::Io {
-                path: label.clone(),
+                path: label.to_owned(),
                 doing: "written",
                 reason: reason.clone(),
             }),
         }
     }
-}
-
-/// Refuses a commit of another epoch, or out of order, before it is sent.
-fn check(log: &Log, commit: &Commit) -> Result<(), CommitError> {
-    if commit.epoch.0 != log.epoch {
-        return Err(CommitError::Fenced {
-            ours: commit.epoch,
-            theirs: Epoch(log.epoch),
-        });
-    }
-    if commit.sequence != log.last + 1 {
-        let (ours, last) = (commit.sequence, log.last);
-        let reason = format!("commit {ours} does not follow {last}, the last one");
-        return Err(CommitError::NotApplied {
-            reason,
-            is_full: false,
-        });
-    }
-    Ok(())
 }

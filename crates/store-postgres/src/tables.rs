@@ -26,8 +26,11 @@ pub(crate) struct Tables<'a> {
 
 impl Tables<'_> {
     pub(crate) fn query(&self, sql: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>, Fault> {
-        let sql = self.shared.names.sql(sql);
-        self.shared.database.query(&sql, parameters, QUERY_MAX)
+        let sql = self.shared.backend.names.sql(sql);
+        self.shared
+            .backend
+            .database
+            .query(&sql, parameters, QUERY_MAX)
     }
 
     /// Reads the only column of the only row.

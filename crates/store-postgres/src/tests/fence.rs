@@ -58,6 +58,18 @@ impl OldOwner {
     }
 }
 
+impl OldOwner {
+    /// What it means that nothing was appended.
+    fn refusal(&mut self) -> Fault {
+        let names = &self.names;
+        let fence = self
+            .session
+            .run(async |wire| log::fence(wire, names, "").await);
+        let fence = fence.expect("it answers");
+        log::refusal(fence.as_ref(), self.epoch, "test")
+    }
+}
+
 /// Waits until as many sessions wait for a lock.
 fn wait_for_waiters(ground: &Ground, count: u32) {
     while ground.sql("SELECT count(*) FROM pg_locks WHERE NOT granted") != count.to_string() {
@@ -87,11 +99,9 @@ fn a_claim_waits_for_a_statement_on_its_way_and_sees_its_record() {
     assert!(found.expect("it reads").is_some());
     // What comes later finds another epoch.
     assert_eq!(old.append(2).expect("it is only late"), 0);
-    let (names, epoch) = (old.names.clone(), old.epoch);
-    let refused = old
-        .session
-        .run(async |wire| log::refusal(wire, &names, epoch).await);
-    assert!(matches!(refused, Ok(Fault::Fenced { theirs: Some(theirs) }) if theirs.0 == epoch + 1));
+    let epoch = old.epoch;
+    let refused = old.refusal();
+    assert!(matches!(refused, Fault::Fenced { theirs: Some(theirs) } if theirs.0 == epoch + 1));
 }
 
 #[test]
@@ -125,12 +135,7 @@ fn a_record_after_a_gap_is_refused_and_a_second_one_is_an_unknown_outcome() {
         .expect("it owns the shard");
     let mut same = OldOwner::connect(&ground, number, opened.epoch.0);
     assert_eq!(same.append(3).expect("it only does not follow"), 0);
-    let (names, epoch) = (same.names.clone(), same.epoch);
-    let refused = same
-        .session
-        .run(async |wire| log::refusal(wire, &names, epoch).await)
-        .expect("it answers");
-    let refused = refused.into_commit_error(opened.epoch);
+    let refused = same.refusal().into_commit_error(opened.epoch);
     assert!(
         matches!(
             refused,

@@ -1,0 +1,136 @@
+//! The fence of a shard: who owns it, who may take it over, and what a commit that was not appended means. Pure rules;
+//! the statements that read and lock it are elsewhere.
+
+use ganger_store::StoreError;
+use ganger_types::Epoch;
+
+use crate::fault::Fault;
+use crate::schema::FORMAT;
+
+/// State of a shard that can have an owner.
+const OPEN: &str = "open";
+
+/// The row `log` of the fence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Number of the last claim; 0 before the first.
+    pub epoch: u64,
+    /// Name of the store that made the last claim; empty before the first.
+    pub owner: String,
+    /// `open`, or why nobody may own the shard.
+    pub state: String,
+    /// Random number of the shard, which its records carry.
+    pub identity: [u8; 16],
+    /// Format of the shard's tables.
+    pub format: u32,
+}
+
+/// A store that wants to take a shard over.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// Name of the store, which no other store has.
+    pub owner: &'a str,
+    /// The epoch that it had, if it takes the shard back only from itself; `None` if it takes it from anybody.
+    pub back: Option<Epoch>,
+}
+
+impl Fence {
+    /// Returns the epoch of a claim. `label` names the store in errors.
+    ///
+    /// A claim of the same store whose outcome was unknown is recognised by its owner.
+    ///
+    /// # Errors
+    /// If the shard cannot be taken over, or has been taken over by somebody else since `back`.
+    pub fn next_epoch(&self, claimant: Claimant<'_>, label: &str) -> Result<u64, Fault> {
+        let path = label.to_owned();
+        if self.format > FORMAT {
+            return Err(Fault::Store(StoreError::TooNew {
+                path,
+                found: self.format,
+                known: FORMAT,
+            }));
+        }
+        if self.state != OPEN {
+            let state = &self.state;
+            return Err(Fault::Store(StoreError::Io {
+                path,
+                doing: "opened",
+                reason: format!(
+                    "it is {state}: the shard is being moved, or has moved, to another database"
+                ),
+            }));
+        }
+        let is_ours = claimant
+            .back
+            .is_none_or(|back| back.0 == self.epoch || claimant.owner == self.owner);
+        if !is_ours {
+            return Err(Fault::Fenced {
+                theirs: Some(Epoch(self.epoch)),
+            });
+        }
+        Ok(self.epoch + 1)
+    }
+
+    /// Returns why a statement of an epoch appended nothing. `label` names the store in errors.
+    pub fn refusal(&self, epoch: u64, label: &str) -> Fault {
+        if self.epoch != epoch || self.state != OPEN {
+            return Fault::Fenced {
+                theirs: Some(Epoch(self.epoch)),
+            };
+        }
+        Fault::Store(StoreError::Io {
+            path: label.to_owned(),
+            doing: "written",
+            reason: "the record before this one is not in the log".to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fence() -> Fence {
+        Fence {
+            epoch: 7,
+            owner: "one".to_owned(),
+            state: "open".to_owned(),
+            identity: [0; 16],
+            format: FORMAT,
+        }
+    }
+
+    fn next(owner: &str, back: Option<u64>) -> Option<u64> {
+        let back = back.map(Epoch);
+        fence().next_epoch(Claimant { owner, back }, "test").ok()
+    }
+
+    #[test]
+    fn a_shard_is_taken_from_anybody_and_taken_back_from_ourselves_alone() {
+        assert_eq!(next("two", None), Some(8));
+        assert_eq!(next("two", Some(7)), Some(8));
+        assert_eq!(next("two", Some(6)), None);
+        // The claim of epoch 7 was ours, and its outcome was unknown.
+        assert_eq!(next("one", Some(6)), Some(8));
+    }
+
+    #[test]
+    fn a_commit_that_was_not_appended_is_fenced_or_out_of_order() {
+        let theirs = Some(Epoch(7));
+        assert!(
+            matches!(fence().refusal(6, "test"), Fault::Fenced { theirs: found } if found == theirs)
+        );
+        assert!(matches!(fence().refusal(7, "test"), Fault::Store(_)));
+        let mut sealed = fence();
+        sealed.state = "sealed".to_owned();
+        assert!(matches!(sealed.refusal(7, "test"), Fault::Fenced { .. }));
+        let claimant = Claimant {
+            owner: "two",
+            back: None,
+        };
+        assert!(matches!(
+            sealed.next_epoch(claimant, "test"),
+            Err(Fault::Store(StoreError::Io { .. }))
+        ));
+    }
+}
