@@ -50,6 +50,7 @@ pub use crate::handle::{
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::numbers::ShardNumbers;
+pub use crate::pause::PauseWatch;
 pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;

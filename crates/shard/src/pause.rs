@@ -7,7 +7,7 @@ const LATE_MAX: Duration = Duration::from_secs(2);
 
 /// Compares when a thread came round with when it wanted to.
 #[derive(Debug, Default)]
-pub(crate) struct PauseWatch {
+pub struct PauseWatch {
     /// Time until which the thread wanted to sleep at most; `None` if it may sleep as long as it likes, or if its clock
     /// is moved by hand.
     expected: Option<Duration>,
@@ -15,12 +15,12 @@ pub(crate) struct PauseWatch {
 
 impl PauseWatch {
     /// Notes at `now` that the thread goes to sleep for at most this long; `None` for any time.
-    pub(crate) fn sleep(&mut self, now: Duration, at_most: Option<Duration>) {
+    pub fn sleep(&mut self, now: Duration, at_most: Option<Duration>) {
         self.expected = at_most.and_then(|time| now.checked_add(time));
     }
 
     /// Notes at `now` that the thread has come round. Returns by how much it is late, if it was paused.
-    pub(crate) fn wake(&mut self, now: Duration) -> Option<Duration> {
+    pub fn wake(&mut self, now: Duration) -> Option<Duration> {
         let expected = self.expected.replace(now)?;
         let late = now.saturating_sub(expected);
         (late > LATE_MAX).then_some(late)
