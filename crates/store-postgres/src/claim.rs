@@ -51,7 +51,15 @@ pub(crate) fn claim<B: Backend>(
                 "the last owner holds a lock on the shard: its sessions are ended"
             );
             tables.end_owner()?;
-            attempt.run(&mut tables, LockWait::Last)?
+            let taken = attempt.run(&mut tables, LockWait::Last);
+            taken.map_err(|fault| match fault {
+                // An earlier claim may wait for its standby. It ends by itself, and then this one succeeds.
+                fault if fault.is_lock_timeout() => Fault::Lost(
+                    "another session holds a lock on the shard, such as a claim whose commit waits for a standby"
+                        .to_owned(),
+                ),
+                fault => fault,
+            })?
         }
         taken => taken?,
     };

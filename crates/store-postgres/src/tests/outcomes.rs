@@ -136,6 +136,40 @@ fn an_answer_that_takes_too_long_is_an_unknown_outcome() {
     assert_eq!(store.take_back(epoch).expect("it is ours").sequence, 2);
 }
 
+/// No standby where one is wanted: nothing is acknowledged, and nothing has to be done by hand.
+#[test]
+fn a_shard_without_its_standby_waits_and_goes_on_by_itself() {
+    let Some(mut ground) = Ground::start("a_shard_without_its_standby_waits") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut settings = ground.settings();
+    settings.patience = Duration::from_millis(300);
+    settings.outage_max = Duration::ZERO;
+    let mut store = store(settings, number);
+    let epoch = store.open().expect("it opens").epoch;
+    wait_for_nobody(&ground, true);
+    let committed = store.commit(&commit(epoch, 1));
+    assert!(
+        matches!(committed, Err(CommitError::Unknown(_))),
+        "{committed:?}"
+    );
+    // The first claim ends the session of the commit and waits itself; the next one cannot even lock the fence.
+    for _ in 0..2 {
+        let claimed = store.take_back(epoch);
+        assert!(
+            matches!(claimed, Err(StoreError::Unreachable { .. })),
+            "it is only to be tried again: {claimed:?}"
+        );
+    }
+    wait_for_nobody(&ground, false);
+    let opened = store.take_back(epoch).expect("it is ours");
+    assert_eq!(opened.sequence, 1);
+    store
+        .commit(&commit(opened.epoch, 2))
+        .expect("it owns the shard");
+}
+
 #[test]
 fn a_connection_that_was_ended_while_idle_is_made_again() {
     let Some(mut ground) = Ground::start("a_connection_that_was_ended_while_idle") else {
