@@ -37,6 +37,10 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// When rows are written behind the log.
     fn limits(&self) -> Limits;
 
+    /// Returns how often another server has taken the place of the one that was used before. A connection notes its
+    /// server before anything is read there.
+    fn server(&self) -> u64;
+
     /// Returns a name for this store that no other store has, nor one of an earlier process.
     ///
     /// # Errors
@@ -245,6 +249,12 @@ pub trait RowTables: Send {
     /// # Errors
     /// As above.
     fn written(&mut self) -> Result<Option<u64>, Fault>;
+
+    /// Reads the row `log` of the fence; `None` if it is missing.
+    ///
+    /// # Errors
+    /// As above.
+    fn fence(&mut self) -> Result<Option<Fence>, Fault>;
 
     /// Writes the rows of consecutive commits in one transaction, if this epoch owns the shard and the rows are as
     /// `before` says; returns the new header.

@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 
 use futures::future::join3;
 use tokio_postgres::Row;
+use tokio_postgres::config::LoadBalanceHosts;
 
+use crate::durability::{self, Durability};
 use crate::fault::Fault;
+use crate::newest::NewestServer;
 use crate::session::{Parameter, Session};
 use crate::settings::Settings;
 use crate::settings_error::SettingsError;
@@ -22,6 +25,8 @@ const TURN_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Attempts of a read, each on another connection.
 const ATTEMPTS: u32 = 3;
+/// Attempts to reach the newest server, if a former primary answers too.
+const HOST_ATTEMPTS: u32 = 4;
 
 /// One database of this process. Its shards share the connections that read.
 pub struct Database {
@@ -29,11 +34,13 @@ pub struct Database {
     state: Mutex<State>,
     /// Signalled when a connection is given back.
     returned: Condvar,
+    newest: NewestServer,
 }
 
 #[derive(Default)]
 struct State {
-    idle: Vec<Session>,
+    /// Connections with the number of their server.
+    idle: Vec<(Session, u64)>,
     /// Number of connections, idle or in use.
     open: usize,
 }
@@ -51,6 +58,7 @@ impl Database {
             settings: Arc::new(settings),
             state: Mutex::default(),
             returned: Condvar::new(),
+            newest: NewestServer::default(),
         }))
     }
 
@@ -60,6 +68,43 @@ impl Database {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how often another server has taken the place of the one that was used before.
+    pub(crate) fn server(&self) -> u64 {
+        self.newest.number()
+    }
+
+    /// Connects to write, with the newest server. `label` names the store in errors.
+    pub(crate) fn connect(
+        &self,
+        application: &str,
+        label: &str,
+    ) -> Result<(Session, Durability), Fault> {
+        self.connect_newest(application, |session| {
+            durability::inspect(session, &self.settings, label)
+        })
+    }
+
+    /// Connects to a server that accepts writes and is no former primary. `inspect` asks it who it is.
+    fn connect_newest(
+        &self,
+        application: &str,
+        inspect: impl Fn(&mut Session) -> Result<Durability, Fault>,
+    ) -> Result<(Session, Durability), Fault> {
+        let mut order = LoadBalanceHosts::Disable;
+        let mut attempt = 1;
+        loop {
+            let mut session = Session::connect_in_order(&self.settings, application, order)?;
+            let found = inspect(&mut session)?;
+            match self.newest.admit(&found) {
+                Ok(()) => return Ok((session, found)),
+                Err(fault) if attempt == HOST_ATTEMPTS => return Err(fault),
+                // Another host may be the one that has taken its place.
+                Err(_) => order = LoadBalanceHosts::Random,
+            }
+            attempt += 1;
+        }
     }
 
     /// Tries something again while the database cannot be reached, for a bounded time.
@@ -132,10 +177,16 @@ impl Database {
         let deadline = Instant::now() + TURN_MAX;
         let mut state = self.lock();
         loop {
-            if let Some(session) = state.idle.pop() {
+            if let Some((session, server)) = state.idle.pop() {
+                if server != self.server() {
+                    // The server may still answer, with what was there before another one took its place.
+                    state.open -= 1;
+                    continue;
+                }
                 return Ok(Slot {
                     database: self,
                     session: Some(session),
+                    server,
                 });
             }
             if state.open < self.settings.readers {
@@ -143,6 +194,7 @@ impl Database {
                 return Ok(Slot {
                     database: self,
                     session: None,
+                    server: 0,
                 });
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -162,6 +214,8 @@ impl Database {
 struct Slot<'a> {
     database: &'a Database,
     session: Option<Session>,
+    /// Number of the server when it was connected.
+    server: u64,
 }
 
 impl Slot<'_> {
@@ -169,8 +223,11 @@ impl Slot<'_> {
     fn session(&mut self) -> Result<&mut Session, Fault> {
         if !self.session.as_mut().is_some_and(Session::is_alive) {
             self.session = None;
-            let made = Session::connect(self.database.settings(), "ganger/reader")?;
-            self.session = Some(made);
+            let made = self
+                .database
+                .connect_newest("ganger/reader", durability::server)?;
+            self.session = Some(made.0);
+            self.server = self.database.server();
         }
         Ok(self.session.as_mut().expect("it was just made"))
     }
@@ -188,7 +245,7 @@ impl Drop for Slot<'_> {
             .take()
             .map(|mut session| (session.is_alive(), session))
         {
-            Some((true, session)) => state.idle.push(session),
+            Some((true, session)) => state.idle.push((session, self.server)),
             _ => state.open -= 1,
         }
         drop(state);

@@ -66,6 +66,32 @@ pub struct Durability {
     pub timeline: u32,
 }
 
+const SERVER: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
+
+/// Asks the server of a reading connection who it is. What a commit survives there is not asked.
+///
+/// # Errors
+/// If it does not answer.
+pub(crate) fn server(session: &mut Session) -> Result<Durability, Fault> {
+    let rows = session.run(async |wire| wire.query_once(SERVER, &[]).await)?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Fault::Lost("the server does not tell who it is".to_owned()))?;
+    let wal_file: String = row.try_get(1)?;
+    Ok(Durability {
+        mode: DurabilityMode::None,
+        system_identifier: row.try_get(0)?,
+        timeline: timeline_of(&wal_file),
+    })
+}
+
+/// Returns the timeline in the name of a file of the WAL; 0 if the server does not tell it.
+fn timeline_of(wal_file: &str) -> u32 {
+    let digits = wal_file.get(..8).unwrap_or_default();
+    u32::from_str_radix(digits, 16).unwrap_or(0)
+}
+
 /// Settings of the server.
 struct Found {
     fsync: String,
@@ -126,11 +152,10 @@ pub(crate) fn inspect(
             reason,
         })
     })?;
-    let timeline = found.wal_file.get(..8).unwrap_or_default();
     Ok(Durability {
         mode,
         system_identifier: found.system_identifier,
-        timeline: u32::from_str_radix(timeline, 16).unwrap_or(0),
+        timeline: timeline_of(&found.wal_file),
     })
 }
 

@@ -27,6 +27,7 @@ mod load;
 mod log;
 mod lookup;
 mod names;
+mod newest;
 mod nodes;
 mod plan;
 mod postgres;
@@ -69,6 +70,7 @@ pub mod rules {
     pub use crate::fence::{Claimant, Fence};
     pub use crate::header::Header;
     pub use crate::log::Target;
+    pub use crate::newest::NewestServer;
     pub use crate::postgres::{Postgres, PostgresClaim, PostgresLog};
     pub use crate::record::{Place, in_rows, open};
     pub use crate::row_tables::PostgresRows;

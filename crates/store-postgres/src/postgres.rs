@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 
 use crate::backend::{Backend, ClaimTables, FenceRow, LockWait, LogTables, SlotEnd};
 use crate::database::Database;
-use crate::durability::{self, Durability};
+use crate::durability::Durability;
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::header::Header;
@@ -50,10 +50,7 @@ impl Postgres {
     }
 
     fn connect(&self, application: &str) -> Result<(Session, Durability), Fault> {
-        let settings = self.database.settings();
-        let mut session = Session::connect(settings, application)?;
-        let durability = durability::inspect(&mut session, settings, &self.names.label)?;
-        Ok((session, durability))
+        self.database.connect(application, &self.names.label)
     }
 }
 
@@ -73,6 +70,10 @@ impl Backend for Postgres {
 
     fn limits(&self) -> Limits {
         self.database.settings().limits
+    }
+
+    fn server(&self) -> u64 {
+        self.database.server()
     }
 
     fn new_owner(&self) -> Result<String, Fault> {
@@ -107,7 +108,8 @@ impl Backend for Postgres {
     }
 
     fn writing(&self, epoch: u64) -> Result<PostgresRows, Fault> {
-        PostgresRows::connect(self.database.settings(), &self.names, epoch)
+        let (session, _) = self.connect(&self.names.application(epoch))?;
+        Ok(PostgresRows::new(session, &self.names, epoch))
     }
 
     fn outlast<T>(&self, attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {

@@ -48,12 +48,11 @@ impl PostgresReader {
     }
 
     /// Reads after the rows of everything acknowledged before the call are written.
-    fn settled<T>(
-        &self,
-        read: impl FnOnce(&Tables<'_>) -> Result<T, Fault>,
-    ) -> Result<T, StoreError> {
-        let settled = self.shared.settle();
-        let found = settled.and_then(|()| read(&self.tables()));
+    fn settled<T>(&self, read: impl Fn(&Tables<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let found = self.shared.read_rows(|| {
+            self.shared.settle()?;
+            read(&self.tables())
+        });
         found.map_err(|fault| self.error(fault))
     }
 
@@ -69,22 +68,25 @@ impl PostgresReader {
         overlaid: impl Fn(&Tables<'_>, &JobOverlay<'_>) -> Result<Option<T>, Fault>,
         read: impl Fn(&Tables<'_>) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        let tables = self.tables();
-        for _ in 0..OVERLAY_TRIES {
-            let waiting = self.shared.queue.of_job(key);
-            let Some(overlay) = JobOverlay::new(key, &waiting) else {
-                return read(&tables).map_err(|fault| self.error(fault));
-            };
-            let found = overlaid(&tables, &overlay).map_err(|fault| self.error(fault))?;
-            let Some(found) = found else {
-                break;
-            };
-            // If rows were written meanwhile, they may already be newer than the commits that were looked up.
-            if !self.shared.queue.has_removed_since(&waiting) {
-                return Ok(found);
+        let found = self.shared.read_rows(|| {
+            let tables = self.tables();
+            for _ in 0..OVERLAY_TRIES {
+                let waiting = self.shared.queue.of_job(key);
+                let Some(overlay) = JobOverlay::new(key, &waiting) else {
+                    return read(&tables);
+                };
+                let Some(found) = overlaid(&tables, &overlay)? else {
+                    break;
+                };
+                // If rows were written meanwhile, they may already be newer than the commits that were looked up.
+                if !self.shared.queue.has_removed_since(&waiting) {
+                    return Ok(found);
+                }
             }
-        }
-        self.settled(read)
+            self.shared.settle()?;
+            read(&tables)
+        });
+        found.map_err(|fault| self.error(fault))
     }
 
     /// Returns the number of a job with this id in commits that wait.
@@ -125,7 +127,9 @@ impl Reader for PostgresReader {
         let key = match self.key_in_waiting(namespace, id) {
             Some(key) => Some(key),
             None => {
-                let found = self.tables().key_of(namespace, id);
+                let found = self
+                    .shared
+                    .read_rows(|| self.tables().key_of(namespace, id));
                 found.map_err(|fault| self.error(fault))?
             }
         };

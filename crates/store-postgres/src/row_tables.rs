@@ -18,8 +18,8 @@ use tokio_postgres::types::Type;
 
 use crate::backend::{LogRecord, RowTables, RowWrite};
 use crate::columns::{Column, Insert};
-use crate::durability;
 use crate::fault::Fault;
+use crate::fence::Fence;
 use crate::header::Header;
 use crate::log;
 use crate::names::Names;
@@ -27,7 +27,6 @@ use crate::plan::{Change, Counted, Places, Plan, Planner, parts_of, places_of, r
 use crate::record::in_rows;
 use crate::schema::RANGE_BITS;
 use crate::session::{Parameter, Ready, Session, Wire};
-use crate::settings::Settings;
 
 /// Time for a transaction that writes rows.
 const TRANSACTION_MAX: Duration = Duration::from_secs(120);
@@ -46,22 +45,16 @@ pub struct PostgresRows {
 }
 
 impl PostgresRows {
-    /// Connects in this epoch.
-    pub(crate) fn connect(
-        settings: &Settings,
-        names: &Arc<Names>,
-        epoch: u64,
-    ) -> Result<Self, Fault> {
-        let mut session = Session::connect(settings, &names.application(epoch))?;
-        durability::inspect(&mut session, settings, &names.label)?;
-        Ok(Self {
+    /// Takes over a connection of this epoch.
+    pub(crate) fn new(session: Session, names: &Arc<Names>, epoch: u64) -> Self {
+        Self {
             names: Arc::clone(names),
             epoch,
             session,
             places: Places::new(),
             new_from: JobKey(0),
             parts: BTreeSet::new(),
-        })
+        }
     }
 
     /// Makes the tables for ranges of job numbers that have none yet, and one range ahead.
@@ -141,6 +134,12 @@ impl RowTables for PostgresRows {
             .run(async |wire| wire.query_once(&sql, &[]).await)?;
         let sequence = rows.first().map(|row| row.try_get(0)).transpose()?;
         Ok(sequence.map(from_sql))
+    }
+
+    fn fence(&mut self) -> Result<Option<Fence>, Fault> {
+        let names = &self.names;
+        self.session
+            .run(async |wire| log::fence(wire, names, "").await)
     }
 
     fn write(

@@ -17,6 +17,10 @@ const ATTEMPTS: u32 = 3;
 pub(crate) struct Rows<B: Backend> {
     epoch: u64,
     tables: Option<B::Writing>,
+    /// Number of its server.
+    server: u64,
+    /// Number of the server whose log was compared with ours; `None` before the first connection.
+    compared: Option<u64>,
     /// State of the rows as last read or written.
     pub(crate) header: Header,
 }
@@ -26,6 +30,8 @@ impl<B: Backend> Rows<B> {
         Self {
             epoch,
             tables: None,
+            server: 0,
+            compared: None,
             header,
         }
     }
@@ -73,25 +79,50 @@ impl<B: Backend> Rows<B> {
         self.write(std::slice::from_ref(commit), write)
     }
 
-    /// Returns the connection, made again if it has ended; then the rows must be there that were written before.
+    /// Returns the connection, made again if it has ended or another server has taken the place of its own; then the
+    /// rows must be there that were written before.
     pub(crate) fn tables(&mut self, backend: &B) -> Result<&mut B::Writing, Fault> {
-        if !self.tables.as_mut().is_some_and(RowTables::is_alive) {
-            self.tables = None;
-            let mut tables = backend.writing(self.epoch)?;
-            let found = tables.read_tables()?.ok_or_else(missing)?;
-            let found = Header::open(&found.1, found.0)?;
-            self.expect_written(found.sequence)?;
+        let is_newest = self.server == backend.server();
+        if !is_newest || !self.tables.as_mut().is_some_and(RowTables::is_alive) {
+            let found = self.connect(backend)?;
+            if let Err(fault) = self.expect_written(found.sequence) {
+                self.tables = None;
+                return Err(fault);
+            }
             self.header = found;
-            self.tables = Some(tables);
         }
         Ok(self.tables.as_mut().expect("it was just made"))
     }
 
-    /// Checks that the rows are those that were written last: a database that crashed, or a standby in its place, may
-    /// have lost some.
-    pub(crate) fn verify(&mut self, backend: &B) -> Result<(), Fault> {
+    /// Connects and goes on with the rows that are there, though some may be lost that were written before.
+    pub(crate) fn start_over(&mut self, backend: &B) -> Result<&mut B::Writing, Fault> {
+        self.header = self.connect(backend)?;
+        Ok(self.tables.as_mut().expect("it was just made"))
+    }
+
+    /// Connects, and returns the state of the rows there.
+    fn connect(&mut self, backend: &B) -> Result<Header, Fault> {
+        self.tables = None;
+        let mut tables = backend.writing(self.epoch)?;
+        let server = backend.server();
+        let found = tables.read_tables()?.ok_or_else(missing)?;
+        let found = Header::open(&found.1, found.0)?;
+        (self.tables, self.server) = (Some(tables), server);
+        self.compared.get_or_insert(server);
+        Ok(found)
+    }
+
+    /// Allows writes on the server of this connection: its log has everything that was acknowledged.
+    pub(crate) fn has_compared(&mut self) {
+        self.compared = Some(self.server);
+    }
+
+    /// Returns up to which commit the rows go. Checks that those are there that were written last: a database that
+    /// crashed, or a standby in its place, may have lost some.
+    pub(crate) fn verify(&mut self, backend: &B) -> Result<u64, Fault> {
         let found = self.tables(backend)?.written()?.ok_or_else(missing)?;
-        self.expect_written(found)
+        self.expect_written(found)?;
+        Ok(found)
     }
 
     fn expect_written(&self, found: u64) -> Result<(), Fault> {
@@ -106,6 +137,11 @@ impl<B: Backend> Rows<B> {
 
     /// Writes commits in one transaction. After a fault the connection is closed.
     fn write(&mut self, commits: &[Arc<Commit>], write: RowWrite) -> Result<(), Fault> {
+        if self.compared != Some(self.server) {
+            let reason =
+                "another server has taken the place of the database; its log is compared first";
+            return Err(Fault::Lost(reason.to_owned()));
+        }
         let tables = self.tables.as_mut().expect("the caller has connected");
         tables.take_warning();
         let written = tables.write(commits, write, &self.header);

@@ -16,6 +16,7 @@ use futures::future::poll_fn;
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
+use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{AsyncMessage, Client, Error, NoTls, Row, Statement};
@@ -68,12 +69,25 @@ impl Session {
     /// # Errors
     /// If none does.
     pub(crate) fn connect(settings: &Settings, application_name: &str) -> Result<Self, Fault> {
+        Self::connect_in_order(settings, application_name, LoadBalanceHosts::Disable)
+    }
+
+    /// [`Session::connect`], with the hosts in this order.
+    ///
+    /// # Errors
+    /// If no host accepts writes.
+    pub(crate) fn connect_in_order(
+        settings: &Settings,
+        application_name: &str,
+        order: LoadBalanceHosts,
+    ) -> Result<Self, Fault> {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = built.map_err(|error| Fault::Lost(error.to_string()))?;
-        let connected = runtime
-            .block_on(async { timeout(CONNECT_MAX, open(settings, application_name)).await });
+        let connected = runtime.block_on(async {
+            timeout(CONNECT_MAX, open(settings, application_name, order)).await
+        });
         let opened = connected.unwrap_or_else(|_| {
             let reason = format!("no connection in {} s", CONNECT_MAX.as_secs());
             Err(Fault::Lost(reason))
@@ -216,9 +230,14 @@ fn note(notice: &DbError, warning: &mut Option<String>) {
     }
 }
 
-async fn open(settings: &Settings, application_name: &str) -> Result<(Client, Driver), Fault> {
+async fn open(
+    settings: &Settings,
+    application_name: &str,
+    order: LoadBalanceHosts,
+) -> Result<(Client, Driver), Fault> {
     let unusable = |error: crate::settings_error::SettingsError| Fault::Lost(error.to_string());
-    let (config, tls) = settings.connection(application_name).map_err(unusable)?;
+    let (mut config, tls) = settings.connection(application_name).map_err(unusable)?;
+    config.load_balance_hosts(order);
     let Some(tls) = tls else {
         let (client, mut connection) = config.connect(NoTls).await?;
         return Ok((client, Box::new(move |cx| connection.poll_message(cx))));

@@ -1,6 +1,7 @@
 //! State shared by the writer, the readers and the thread that writes rows, so that a reader never misses an
 //! acknowledged commit.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ganger_store::StoreError;
@@ -10,10 +11,12 @@ use ganger_types::{Change, Commit, InputState};
 use crate::backend::{Backend, RowTables};
 use crate::fault::Fault;
 use crate::limits::Limits;
-use crate::log::{Log, Target};
+use crate::log::{self, Log, Target};
 use crate::postgres::Postgres;
 use crate::rows::Rows;
 
+/// Servers that may take each other's place during one read.
+const SERVERS_MAX: u32 = 3;
 /// Bytes of a change besides its payload, about.
 const CHANGE_BYTES: u64 = 256;
 
@@ -29,6 +32,8 @@ pub struct Shared<B: Backend = Postgres> {
     rows: Mutex<Option<Rows<B>>>,
     /// Reason why no further commit is accepted; `None` while the store works.
     failure: Mutex<Option<String>>,
+    /// Number of the server on which the rows were last seen.
+    seen_on: AtomicU64,
 }
 
 impl<B: Backend> Shared<B> {
@@ -40,6 +45,7 @@ impl<B: Backend> Shared<B> {
             log: Mutex::new(None),
             rows: Mutex::new(None),
             failure: Mutex::new(None),
+            seen_on: AtomicU64::new(0),
         }
     }
 
@@ -76,23 +82,120 @@ impl<B: Backend> Shared<B> {
     /// # Errors
     /// If the rows cannot be written.
     pub fn settle(&self) -> Result<(), Fault> {
-        if !self.queue.is_behind() {
+        if !self.queue.is_behind() && self.has_seen_rows() {
             return Ok(());
         }
         match &mut *self.rows() {
-            Some(rows) => self.settle_in(rows),
+            Some(rows) => {
+                self.see_rows(rows)?;
+                self.settle_in(rows)
+            }
             None => Err(self.not_open()),
         }
+    }
+
+    /// Reads something from the rows, again if another server takes the place of the one that was read.
+    ///
+    /// # Errors
+    /// Those of `read`; and if the rows cannot be written that the other server lacks.
+    pub fn read_rows<T>(&self, mut read: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+        for _ in 0..SERVERS_MAX {
+            let server = self.backend.server();
+            if !self.has_seen_rows() {
+                self.settle()?;
+            }
+            let found = read()?;
+            if self.backend.server() == server {
+                return Ok(found);
+            }
+        }
+        Err(Fault::Lost(
+            "one server after the other has taken the place of the database".to_owned(),
+        ))
+    }
+
+    /// Whether the rows were seen on the server that is used now.
+    fn has_seen_rows(&self) -> bool {
+        self.seen_on.load(Ordering::Acquire) == self.backend.server()
+    }
+
+    /// Notes that the rows are on the server that is used now.
+    pub(crate) fn saw_rows(&self, server: u64) {
+        self.seen_on.store(server, Ordering::Release);
+    }
+
+    /// Looks, on a server that has taken the place of another, whether it has the rows that were written. Those that it
+    /// lacks are written again from the log.
+    pub(crate) fn see_rows(&self, rows: &mut Rows<B>) -> Result<(), Fault> {
+        if self.has_seen_rows() {
+            return Ok(());
+        }
+        let server = self.backend.server();
+        let seen = match rows.verify(&self.backend) {
+            Err(Fault::Rewound(reason)) => self.write_lost_rows(rows, &reason),
+            seen => seen.and_then(|_| self.compare_log(rows)),
+        };
+        match seen {
+            Ok(()) => {
+                self.saw_rows(server);
+                Ok(())
+            }
+            Err(fault) => {
+                self.record_failure(&fault);
+                Err(fault)
+            }
+        }
+    }
+
+    /// Checks that another server has the last record of the log, so that no rows are written that the log lacks.
+    fn compare_log(&self, rows: &mut Rows<B>) -> Result<(), Fault> {
+        let last = self.log().as_ref().map(|log| log.last);
+        let last = last.ok_or_else(|| self.not_open())?;
+        let tables = rows.tables(&self.backend)?;
+        if let Some(before) = last.checked_sub(1) {
+            let found = tables.records(before)?;
+            if found.first().is_none_or(|record| record.sequence != last) {
+                return Err(Fault::Rewound(format!(
+                    "commit {last} was acknowledged, and the log of the database has lost it"
+                )));
+            }
+        }
+        rows.has_compared();
+        Ok(())
+    }
+
+    /// Writes the rows again that a failover has lost. Their commits were acknowledged, so the log has them.
+    fn write_lost_rows(&self, rows: &mut Rows<B>, reason: &str) -> Result<(), Fault> {
+        let Some(log) = self.log().clone() else {
+            return Err(self.not_open());
+        };
+        let slot = log.target(u64::MAX).before;
+        let tables = rows.start_over(&self.backend)?;
+        let written = tables.written()?.unwrap_or_default();
+        let tail = match log::tail(tables, &log, written) {
+            // It has lost commits too, so the shard has gone back in time.
+            Err(Fault::Damaged(_)) => return Err(Fault::Rewound(reason.to_owned())),
+            tail => tail?,
+        };
+        tracing::warn!(
+            store = self.backend.label(),
+            reason,
+            commits = tail.len(),
+            "rows that the database has lost are written again from the log"
+        );
+        rows.has_compared();
+        let tail: Vec<_> = tail.into_iter().map(Arc::new).collect();
+        for commits in parts(&tail, self.limits.checkpoint_bytes) {
+            rows.write_behind(&self.backend, commits, slot)?;
+        }
+        Ok(())
     }
 
     /// Writes the rows of all waiting commits, in transactions of bounded size.
     pub(crate) fn settle_in(&self, rows: &mut Rows<B>) -> Result<(), Fault> {
         if let Some(reason) = &*self.failure() {
-            return Err(Fault::Store(StoreError::Io {
-                path: self.backend.label().to_owned(),
-                doing: "written",
-                reason: reason.clone(),
-            }));
+            // Only taking the shard back tells what has become of it.
+            return Err(Fault::Rewound(reason.clone()));
         }
         let slot = match &*self.log() {
             Some(log) => log.target(u64::MAX).before,
@@ -118,6 +221,7 @@ impl<B: Backend> Shared<B> {
         let Some(rows) = &mut *rows else {
             return Ok(());
         };
+        self.see_rows(rows)?;
         self.settle_in(rows)?;
         self.empty_logs(rows)
     }

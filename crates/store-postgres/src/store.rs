@@ -7,7 +7,7 @@ use ganger_store::waiting::RowWork;
 use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
 use ganger_types::{Commit, Epoch, ShardId};
 
-use crate::backend::{Backend, LogTables, RowWrite};
+use crate::backend::{Backend, LogTables, RowTables, RowWrite};
 use crate::claim;
 use crate::database::Database;
 use crate::durability::Durability;
@@ -32,6 +32,8 @@ pub struct ShardStore<B: Backend> {
     owner: Option<String>,
     /// The connection that appends to the log; `None` until it is needed.
     appending: Option<B::Appending>,
+    /// Number of its server.
+    appending_to: u64,
     builder: RecordBuilder,
     durability: Option<Durability>,
     /// Time since the last record at the last claim, by the clock of the database.
@@ -61,6 +63,7 @@ impl<B: Backend> ShardStore<B> {
             shard: shard.clone(),
             owner: None,
             appending: None,
+            appending_to: 0,
             builder: RecordBuilder::default(),
             durability: None,
             away: None,
@@ -135,9 +138,24 @@ impl<B: Backend> ShardStore<B> {
         self.owner = Some(owner);
         self.durability = Some(claim.durability);
         self.away = Some(claim.away);
+        let server = backend.server();
         let mut rows = Rows::new(epoch.0, claim.header.clone());
         let tables = rows.tables(backend)?;
-        let tail = log::tail(tables, &claim.log, claim.header.sequence)?;
+        let mut tail = log::tail(tables, &claim.log, claim.header.sequence);
+        if let Err(Fault::Damaged(_)) = &tail
+            && let Some(fence) = tables.fence()?
+            && fence.epoch != epoch.0
+        {
+            // A later owner has gone on with the log, while this process stood still.
+            let theirs = Some(Epoch(fence.epoch));
+            tail = Err(Fault::Fenced { theirs });
+        }
+        if backend.server() != server {
+            let reason =
+                "another server has taken the place of the one where the shard was taken over";
+            return Err(Fault::Lost(reason.to_owned()));
+        }
+        let tail = tail?;
         let meta = tail.last().map_or(claim.header.meta, |commit| commit.meta);
         let sequence = claim.log.last;
         self.adopt(claim.log, rows, tail)?;
@@ -163,25 +181,31 @@ impl<B: Backend> ShardStore<B> {
                 .queue
                 .push(&Arc::new(commit), bytes, &shared.limits.queue());
         }
+        let server = shared.backend.server();
         let settled = shared.settle_in(&mut rows);
         if let Err(fault) = settled {
             *shared.log() = None;
             return Err(fault);
         }
+        shared.saw_rows(server);
         *open = Some(rows);
         Ok(())
     }
 
-    /// Makes the connection that appends to the log again if it has ended. What was sent on the last one was
-    /// answered; but its end may be that of the database, which may have lost rows.
+    /// Makes the connection that appends to the log again if it has ended, or another server has taken the place of its
+    /// own. What was sent on the last one was answered; but its end may be that of the database, which may have lost
+    /// rows.
     fn connect(&mut self, epoch: u64) -> Result<(), Fault> {
-        if !self.appending.as_mut().is_some_and(LogTables::is_alive) {
+        let is_newest = self.appending_to == self.shared.backend.server();
+        if !is_newest || !self.appending.as_mut().is_some_and(LogTables::is_alive) {
             self.appending = None;
             let backend = &self.shared.backend;
             let appending = backend.appending(epoch)?;
+            self.appending_to = backend.server();
             self.durability = Some(appending.durability());
             if let Some(rows) = &mut *self.shared.rows() {
                 rows.verify(backend)?;
+                self.shared.see_rows(rows)?;
             }
             self.appending = Some(appending);
         }
@@ -215,9 +239,16 @@ impl<B: Backend> ShardStore<B> {
 
     /// Returns the state of the rows, which the database still has.
     fn verified_header(&self) -> Result<Header, Fault> {
+        let last = self.shared.log().as_ref().map(|log| log.last);
         let mut rows = self.shared.rows();
         let rows = rows.as_mut().ok_or_else(|| self.shared.not_open())?;
-        rows.verify(&self.shared.backend)?;
+        let found = rows.verify(&self.shared.backend)?;
+        // Everything in the log was written before.
+        if Some(found) != last {
+            return Err(Fault::Lost(format!(
+                "the rows go up to commit {found}, and another owner has written them"
+            )));
+        }
         Ok(rows.header.clone())
     }
 
@@ -298,7 +329,16 @@ impl<B: Backend> Store for ShardStore<B> {
         let backend = &self.shared.backend;
         let settled = backend.outlast(|| self.shared.settle());
         let header = settled.and_then(|()| backend.outlast(|| self.verified_header()));
-        let loaded = header.and_then(|header| backend.load(&header, each));
+        let loaded = header.and_then(|header| {
+            let server = backend.server();
+            let loaded = backend.load(&header, each);
+            // Rows that another owner writes meanwhile look damaged, or as if all were well.
+            if self.verified_header()?.sequence != header.sequence || backend.server() != server {
+                let reason = "the rows have changed while they were read";
+                return Err(Fault::Lost(reason.to_owned()));
+            }
+            loaded
+        });
         let ours = self.shared.log().as_ref().map(|log| Epoch(log.epoch));
         loaded.map_err(|fault| self.explain(fault, ours, "read"))
     }

@@ -1,32 +1,191 @@
 //! The primary is lost, and a synchronous standby takes its place.
 
-use ganger_store::{CommitError, Store};
-use ganger_store_postgres::{Database, PostgresStore, Settings};
-use ganger_types::ShardId;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::{io, thread};
 
-use crate::support::{Ground, commit};
+use ganger_postgres_instance::Instance;
+use ganger_store::{CommitError, Reader, Store};
+use ganger_store_postgres::{Database, PostgresReader, PostgresStore, Settings};
+use ganger_types::query::JobQuery;
+use ganger_types::{Epoch, JobKey, ShardId};
 
-#[test]
-fn a_standby_that_is_promoted_has_every_acknowledged_commit() {
-    let Some(mut ground) = Ground::start("a_standby_that_is_promoted_has_every_commit") else {
-        return;
-    };
-    let number = ground.add_shard();
+use crate::support::{Ground, commit, store};
+
+/// A server whose commits wait for one standby.
+fn with_standby(test: &str) -> Option<(Ground, Instance)> {
+    let ground = Ground::start(test)?;
     let standby = ground.instance.standby("one").expect("it starts");
     ground.sql("ALTER SYSTEM SET synchronous_standby_names = 'one'");
     ground.sql("SELECT pg_reload_conf()");
     let is_sync = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-    while ground.sql(is_sync) != "1" {}
-    let url = Ground::url(ground.instance.port()).replace(
-        &format!("127.0.0.1:{}", ground.instance.port()),
-        &format!(
-            "127.0.0.1:{},127.0.0.1:{}",
-            ground.instance.port(),
-            standby.port()
-        ),
+    while ground.sql(is_sync) != "1" {
+        thread::yield_now();
+    }
+    Some((ground, standby))
+}
+
+/// Settings with both servers, the primary first.
+fn settings(ground: &Ground, standby: &Instance) -> Settings {
+    let host = |port: u16| format!("127.0.0.1:{port}");
+    let (first, second) = (host(ground.instance.port()), host(standby.port()));
+    let url = Ground::url(ground.instance.port()).replace(&first, &format!("{first},{second}"));
+    Settings::from_url(&url).expect("it is whole")
+}
+
+/// Commits a job; takes the shard back if the outcome is unknown, and commits it then if it is not there.
+fn put(store: &mut PostgresStore, epoch: &mut Epoch, sequence: u64) {
+    match store.commit(&commit(*epoch, sequence)) {
+        Ok(()) => {}
+        Err(CommitError::Unknown(_)) => {
+            let opened = store.take_back(*epoch).expect("it is ours");
+            *epoch = opened.epoch;
+            if opened.sequence < sequence {
+                store
+                    .commit(&commit(*epoch, sequence))
+                    .expect("it owns the shard");
+            }
+        }
+        Err(refused) => panic!("it owns the shard: {refused}"),
+    }
+}
+
+fn all() -> JobQuery {
+    JobQuery {
+        limit: 100,
+        ..JobQuery::default()
+    }
+}
+
+/// Number of jobs in a list of all, which is read from the tables alone.
+fn listed(reader: &mut PostgresReader) -> usize {
+    let page = reader.list(&all()).expect("it reads");
+    page.jobs.len()
+}
+
+/// A port that leads to one server and then to another. Connections that were made before go on.
+struct Switch {
+    port: u16,
+    server: Arc<AtomicU16>,
+}
+
+impl Switch {
+    fn start(server: u16) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
+        let port = listener.local_addr().expect("it has an address").port();
+        let server = Arc::new(AtomicU16::new(server));
+        let to = Arc::clone(&server);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = (Ipv4Addr::LOCALHOST, to.load(Ordering::SeqCst));
+                let Ok(server) = TcpStream::connect(server) else {
+                    continue;
+                };
+                carry(&client, &server).expect("a stream has a copy");
+                carry(&server, &client).expect("a stream has a copy");
+            }
+        });
+        Self { port, server }
+    }
+}
+
+/// Carries what one end sends to the other, on a thread that ends with them.
+fn carry(from: &TcpStream, to: &TcpStream) -> io::Result<()> {
+    let (mut from, mut to) = (from.try_clone()?, to.try_clone()?);
+    thread::spawn(move || {
+        drop(io::copy(&mut from, &mut to));
+        drop(to.shutdown(std::net::Shutdown::Both));
+    });
+    Ok(())
+}
+
+/// Rows are written behind the log and wait for no standby: one that takes the primary's place may lack them.
+#[test]
+fn rows_that_a_failover_has_lost_are_read_without_another_commit() {
+    let Some((mut ground, standby)) = with_standby("rows_that_a_failover_has_lost_are_read") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut settings = settings(&ground, &standby);
+    settings.limits.has_row_thread = false;
+    let mut store = store(settings, number);
+    let mut epoch = store.open().expect("it opens").epoch;
+    for sequence in 1..=3 {
+        put(&mut store, &mut epoch, sequence);
+    }
+    let mut reader = store.reader().expect("it opens");
+    // The standby has the log, and gets none of the rows.
+    let deaf = "ALTER SYSTEM SET primary_conninfo = ''";
+    standby.sql("postgres", deaf).expect("it may");
+    standby
+        .sql("postgres", "SELECT pg_reload_conf()")
+        .expect("it may");
+    while ground.sql("SELECT count(*) FROM pg_stat_replication") != "0" {
+        thread::yield_now();
+    }
+    assert_eq!(listed(&mut reader), 3);
+    ground.instance.kill().expect("it runs");
+    standby.promote().expect("it is a standby");
+    assert_eq!(listed(&mut reader), 3);
+    assert!(reader.job(JobKey(2)).expect("it reads").is_some());
+    // The rows are there again, and the shard goes on.
+    for sequence in 4..=5 {
+        put(&mut store, &mut epoch, sequence);
+    }
+    let mut jobs = 0;
+    store.load(&mut |_| jobs += 1).expect("it loads");
+    assert_eq!(jobs, 5);
+}
+
+/// A primary that was only cut off from its standby still answers, with what was there before.
+#[test]
+fn a_former_primary_is_not_read_any_more() {
+    let Some((mut ground, standby)) = with_standby("a_former_primary_is_not_read_any_more") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let switch = Switch::start(ground.instance.port());
+    let mut settings = Settings::from_url(&Ground::url(switch.port)).expect("it is whole");
+    settings.limits.has_row_thread = false;
+    settings.readers = 1;
+    let mut store = store(settings, number);
+    let mut epoch = store.open().expect("it opens").epoch;
+    put(&mut store, &mut epoch, 1);
+    let mut reader = store.reader().expect("it opens");
+    assert_eq!(listed(&mut reader), 1);
+    standby.promote().expect("it is a standby");
+    switch.server.store(standby.port(), Ordering::SeqCst);
+    // The owner's connections end, and the one that reads does not.
+    ground.sql(
+        "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity
+         WHERE usename = 'ganger_node' AND application_name <> 'ganger/reader'",
     );
-    let database = Database::new(Settings::from_url(&url).expect("it is whole"));
-    let database = database.expect("the settings are possible");
+    put(&mut store, &mut epoch, 2);
+    assert_eq!(listed(&mut reader), 2);
+    assert!(reader.job(JobKey(2)).expect("it reads").is_some());
+    // Who has seen the new primary does not go back to the old one.
+    switch
+        .server
+        .store(ground.instance.port(), Ordering::SeqCst);
+    standby
+        .terminate_sessions(crate::support::DATABASE)
+        .expect("it may");
+    let refused = reader.list(&all());
+    let refused = refused.expect_err("the only server is a former primary");
+    assert!(refused.to_string().contains("former primary"), "{refused}");
+    switch.server.store(standby.port(), Ordering::SeqCst);
+    assert_eq!(listed(&mut reader), 2);
+}
+
+#[test]
+fn a_standby_that_is_promoted_has_every_acknowledged_commit() {
+    let Some((mut ground, standby)) = with_standby("a_standby_that_is_promoted_has_every_commit")
+    else {
+        return;
+    };
+    let number = ground.add_shard();
+    let database = Database::new(settings(&ground, &standby)).expect("they are possible");
     let mut store = PostgresStore::new(&database, number, &ShardId::default(), "test");
     let mut opened = store.open().expect("it opens");
     let timeline = |store: &PostgresStore| store.durability().expect("it is open").timeline;
