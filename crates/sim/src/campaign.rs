@@ -114,6 +114,7 @@ pub struct Hunt {
 /// Searches for every planted bug of a level with at most `seeds_max` seeds each.
 pub fn hunt(level: u8, seeds_max: u64) -> Vec<Hunt> {
     let all = BUGS.iter().chain(crate::cluster::planted::BUGS);
+    let all = all.chain(crate::remote::planted::BUGS);
     let bugs = all.filter(|(_, at, _)| *at == level);
     let mut sound_seeds = BTreeMap::new();
     bugs.map(|(bug, _, what)| Hunt {

@@ -18,6 +18,8 @@ mod steps;
 mod store;
 mod world;
 
+pub(crate) use world::hours;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::run::{Outcome, silence_panics, text_of};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cluster::goals::GOALS as GOALS_OF_LEVEL_3;
+use crate::remote::goals::GOALS as GOALS_OF_LEVEL_4;
 
 /// Goals that every campaign must reach, with the level at which they can be reached first.
 const GOALS: &[(&str, u8)] = &[
@@ -99,7 +100,8 @@ impl Goals {
         debug_assert!(
             GOALS.iter().any(|(known, _)| *known == goal)
                 || GOALS_OF_LEVEL_1.contains(&goal)
-                || GOALS_OF_LEVEL_3.contains(&goal),
+                || GOALS_OF_LEVEL_3.contains(&goal)
+                || GOALS_OF_LEVEL_4.contains(&goal),
             "unknown goal {goal}"
         );
         *self.counts.entry(goal).or_default() += 1;
@@ -114,8 +116,10 @@ impl Goals {
     /// Every goal of a level, with the number of times that it was reached.
     pub(crate) fn counted(&self, level: u8) -> Vec<(&'static str, u64)> {
         let count = |goal: &&'static str| (*goal, self.counts.get(goal).copied().unwrap_or(0));
-        if level == 3 {
-            return GOALS_OF_LEVEL_3.iter().map(count).collect();
+        match level {
+            3 => return GOALS_OF_LEVEL_3.iter().map(count).collect(),
+            4 => return GOALS_OF_LEVEL_4.iter().map(count).collect(),
+            _ => {}
         }
         let of_level = GOALS.iter().filter(|(_, first)| *first <= level);
         let alone = GOALS_OF_LEVEL_1.iter().filter(|_| level == 1);

@@ -23,6 +23,7 @@ mod oracle;
 mod plan;
 mod planted;
 mod process;
+mod remote;
 mod rng;
 mod rows;
 mod run;

@@ -42,8 +42,10 @@ pub struct Outcome {
 /// # Panics
 /// If a tape has more than 2^64 steps.
 pub fn run(tape: &Tape, recording: Recording) -> Outcome {
-    if tape.at_level_3() {
-        return crate::cluster::run(tape, recording);
+    match tape.level {
+        3 => return crate::cluster::run(tape, recording),
+        4 => return crate::remote::run(tape, recording),
+        _ => {}
     }
     silence_panics();
     let mut world = None;

@@ -67,11 +67,6 @@ impl Tape {
         self
     }
 
-    /// Whether the tape is for several shards.
-    pub(crate) fn at_level_3(&self) -> bool {
-        self.level == 3
-    }
-
     /// The number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()

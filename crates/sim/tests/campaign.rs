@@ -55,12 +55,17 @@ fn seeds_of_level_three_find_nothing_and_reach_every_goal() {
 }
 
 #[test]
+fn seeds_of_level_four_find_nothing_and_reach_every_goal() {
+    a_campaign_finds_nothing_and_reaches_every_goal(4);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_byte_for_byte() {
     let recording = Recording {
         log: false,
         deep: true,
     };
-    for (seed, level) in SEEDS_TWICE.flat_map(|seed| [(seed, 1), (seed, 2), (seed, 3)]) {
+    for (seed, level) in SEEDS_TWICE.flat_map(|seed| [(seed, 1), (seed, 2), (seed, 3), (seed, 4)]) {
         let tape = Tape::draw(seed, level, 0);
         let (first, second) = (run(&tape, recording), run(&tape, recording));
         assert_eq!(first.hash, second.hash, "seed {seed} at level {level}");
@@ -74,6 +79,7 @@ fn every_planted_bug_is_found() {
     let missed: Vec<String> = hunts
         .chain(hunt(2, HUNT_SEEDS))
         .chain(hunt(3, HUNT_SEEDS))
+        .chain(hunt(4, HUNT_SEEDS))
         .filter(|hunt| hunt.found.is_none())
         .map(|hunt| format!("planted {}: {}", hunt.bug, hunt.what))
         .collect();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ganger_sim::{Recording, Tape, campaign, hunt, run, shrink};
 
-const USAGE: &str = "usage: ganger-sim [--level 1|2|3] [--planted N] [--threads N] [--shrink] [--whole] \
+const USAGE: &str = "usage: ganger-sim [--level 1|2|3|4] [--planted N] [--threads N] [--shrink] [--whole] \
     (--seed N | --seeds A..B | --tape FILE | --hunt SEEDS)";
 
 struct Options {
