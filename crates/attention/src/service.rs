@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use ganger_router::Router;
-use ganger_shard::{CallError, Handle};
+use ganger_shard::{CallError, Handle, ShardSet};
 use ganger_types::{JobRef, Namespace};
 use tokio::time::Instant;
 
@@ -67,8 +67,8 @@ impl NotTested {
 /// Where the facts come from.
 #[derive(Clone)]
 pub struct Sources {
-    /// The shards of this process; at least one.
-    pub shards: Vec<Handle>,
+    /// The shards of this process.
+    pub shards: ShardSet,
     /// The router to the shards of other servers; `None` if there are none.
     pub router: Option<Router>,
     /// The alerts of the configuration.
@@ -150,19 +150,17 @@ async fn others(
 impl Attention {
     /// Creates a finder over these sources. It looks only when it is asked.
     pub fn new(sources: Sources) -> Self {
-        let windows = sources.shards.iter();
-        let windows = windows.map(|shard| CommitWindow::new(shard.id().clone()));
         Self(Arc::new(Inner {
-            commits: Mutex::new(windows.collect()),
+            commits: Mutex::default(),
             looks: Mutex::default(),
             sources,
         }))
     }
 
     /// Creates a finder over the shards of a process without other servers, for tests.
-    pub fn of_shards(shards: Vec<Handle>) -> Self {
+    pub fn of_shards(shards: impl Into<ShardSet>) -> Self {
         Self::new(Sources {
-            shards,
+            shards: shards.into(),
             router: None,
             alerts: Arc::default(),
             server: Arc::new(ServerFacts::default),
@@ -222,16 +220,16 @@ impl Attention {
             since: now,
             at: now,
         };
-        let id = enqueue(shard, alert, &change).await?;
+        let id = enqueue(&shard, alert, &change).await?;
         Ok(JobRef {
             shard: shard.id().clone(),
             id,
         })
     }
 
-    /// Returns the shard that keeps the messages of alerts: the first of this process.
-    pub fn home(&self) -> Option<&Handle> {
-        self.0.sources.shards.first()
+    /// Returns the shard that keeps the messages of alerts: the first of this process; `None` while it has none.
+    pub fn home(&self) -> Option<Handle> {
+        self.0.sources.shards.now().first().cloned()
     }
 
     fn with_alerts(
@@ -264,6 +262,7 @@ impl Attention {
             server,
             ..
         } = &self.0.sources;
+        let shards = shards.now();
         let found = shards
             .iter()
             .map(|shard| look::look(shard, router.as_ref(), namespace, self.commits(shard)));
@@ -283,12 +282,14 @@ impl Attention {
             .commits
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let window = windows
-            .iter_mut()
-            .find(|window| window.shard == *shard.id());
-        window.map_or_else(CommitFacts::default, |window| {
-            window.add(shard.wall_time(), count)
-        })
+        let known = windows
+            .iter()
+            .position(|window| window.shard == *shard.id());
+        let place = known.unwrap_or_else(|| {
+            windows.push(CommitWindow::new(shard.id().clone()));
+            windows.len() - 1
+        });
+        windows[place].add(shard.wall_time(), count)
     }
 
     /// The last look at a namespace. Beyond the number that is kept, those that nobody uses now are forgotten.

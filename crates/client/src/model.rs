@@ -17,6 +17,7 @@ pub use ganger_document::view::alert::Alert;
 pub use ganger_document::view::attention::{Gravity, Item as AttentionItem};
 pub use ganger_document::view::audit::{AuditLog, AuditRecord};
 pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
+pub use ganger_document::view::cluster::{ClusterShard, ClusterShards, Node, NodeList};
 pub use ganger_document::view::event::{Event, Happening, JobMoved};
 pub use ganger_document::view::graph::{Graph as GraphView, GraphEdge, GraphJob};
 pub use ganger_document::view::graphs::{

@@ -71,6 +71,10 @@ pub(crate) enum Command {
     Stats(stats::StatsArgs),
     /// Show the server: its shards, how busy they are, their space, and its settings.
     ServerInfo(server_info::ServerInfoArgs),
+    /// Show the nodes of a cluster, and the shards that each owns.
+    Nodes,
+    /// Show the shards of a cluster, and the nodes that own them.
+    Shards,
     /// Show who did what: the newest records of the audit log.
     AuditLog(audit_log::AuditLogArgs),
     /// Show events as they happen.

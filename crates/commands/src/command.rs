@@ -18,6 +18,7 @@ pub(crate) mod man;
 mod new_job;
 #[cfg(feature = "quantumleap")]
 pub(crate) mod ngsi;
+pub(crate) mod nodes;
 pub(crate) mod operation;
 pub(crate) mod outbox;
 pub(crate) mod progress;
@@ -95,6 +96,8 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Stats(args) => stats::run(context, args).await,
         Command::Events(args) => events::run(context, args).await,
         Command::ServerInfo(args) => server_info::run(context, &args).await,
+        Command::Nodes => nodes::nodes(context).await,
+        Command::Shards => nodes::shards(context).await,
         Command::AuditLog(args) => audit_log::run(context, args).await,
         Command::Alerts(command) => alerts::run(context, command).await,
         Command::Top(args) => top::run(context, args).await,

@@ -93,7 +93,7 @@ impl Form {
     /// The shard that the action is about.
     fn shard<'a>(&self, view: &'a View) -> Result<&'a Handle, Fault> {
         match self.text("shard")? {
-            None => Ok(view.site.home()),
+            None => Ok(view.home()),
             Some(text) => {
                 let shard = ShardId::new(text)
                     .ok_or_else(|| Fault::value("shard", "is not the name of a shard"))?;

@@ -184,7 +184,7 @@ fn banner(page: &Page, around: &Surroundings<'_>) -> Markup {
 /// The menus of namespaces and shards.
 fn scope(page: &Page, around: &Surroundings<'_>) -> Markup {
     let view = around.view;
-    let shards = &view.site.settings.shards;
+    let shards = view.all();
     let path = SECTIONS.iter().find(|entry| entry.0 == page.section);
     let path = path.map_or("/", |entry| entry.1);
     if around.namespaces.len() < 2 && shards.len() < 2 {

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use ganger_access::{Audit, Hash, Identity, Operation, StreamLimit};
 use ganger_attention::Attention;
 use ganger_router::Router;
-use ganger_shard::Handle;
+use ganger_shard::ShardSet;
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
@@ -73,8 +73,8 @@ pub struct Settings {
     pub version: &'static str,
     /// Settings of the server that are not secret, by name.
     pub shown_settings: BTreeMap<String, String>,
-    /// The shards of this process; at least one.
-    pub shards: Vec<Handle>,
+    /// The shards of this process.
+    pub shards: ShardSet,
     /// Knows the shards of other servers; `None` if there are none.
     pub router: Option<Router>,
     /// The finder of what needs attention.

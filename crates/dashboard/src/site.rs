@@ -66,7 +66,11 @@ impl Site {
                 .as_deref()
                 .is_some_and(|origin| origin.starts_with("https://"));
         let operations = settings.operations.iter();
-        let shards = settings.shards.iter();
+        let mut shards = match &settings.router {
+            Some(router) => router.known(),
+            None => Vec::new(),
+        };
+        shards.extend(settings.shards.now().iter().map(|shard| shard.id().clone()));
         Ok(Self(Arc::new(Inner {
             table: Arc::new(operations.map(|it| (it.name, *it)).collect()),
             cookies: Cookies::new(kept.key(), is_secure, &base),
@@ -82,10 +86,11 @@ impl Site {
             hubs: Hubs::new(viewers),
             graphs: match &settings.router {
                 Some(router) => router.graphs(),
-                None => Graphs::of_shards(&settings.shards),
+                None => Graphs::of_shards(&settings.shards.now()),
             },
             questions: shards
-                .map(|shard| (shard.id().clone(), Semaphore::new(QUESTIONS_MAX)))
+                .into_iter()
+                .map(|shard| (shard, Semaphore::new(QUESTIONS_MAX)))
                 .collect(),
             base,
             settings,
@@ -93,11 +98,11 @@ impl Site {
     }
 
     /// The shard that answers where none is named.
-    pub(crate) fn home(&self) -> &Handle {
-        self.settings.shards.first().expect("a server has a shard")
+    pub(crate) fn home(&self) -> Handle {
+        self.settings.shards.first()
     }
 
-    /// The turns at asking a shard of this process.
+    /// The turns at asking a shard.
     pub(crate) fn questions(&self, shard: &ShardId) -> Option<&Semaphore> {
         self.questions.get(shard)
     }
@@ -110,7 +115,7 @@ impl Site {
             .as_ref()
             .map(ganger_router::Router::known);
         let mut known = known.unwrap_or_default();
-        known.retain(|shard| !self.questions.contains_key(shard));
+        known.retain(|shard| self.settings.shards.get(shard).is_none());
         known
     }
 }

@@ -1,5 +1,6 @@
 //! What a page is made for: the namespace and the shards that it shows, the viewer's rights and clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -24,6 +25,10 @@ pub(crate) struct View {
     pub(crate) clock: Clock,
     pub(crate) rights: Rights,
     shards: Vec<Handle>,
+    /// All shards of this process, as they were when the view was made.
+    all: Arc<[Handle]>,
+    /// The shard that answers where none is named.
+    home: Handle,
     /// What tokens of forms are made of; `None` where there are no sessions, and in views that many share.
     form_key: Option<Vec<u8>>,
 }
@@ -53,9 +58,9 @@ impl View {
         clock: Clock,
         rights: Rights,
     ) -> Result<Self, Fault> {
-        let all = &site.settings.shards;
+        let (all, home) = (site.settings.shards.now(), site.home());
         let shards = match links.shard() {
-            None => all.clone(),
+            None => all.to_vec(),
             Some(shard) => {
                 let found = all.iter().find(|handle| handle.id() == shard);
                 let found = found.ok_or_else(|| unknown_shard(&site, shard))?;
@@ -68,6 +73,8 @@ impl View {
             clock,
             rights,
             shards,
+            all,
+            home,
             form_key: None,
         })
     }
@@ -91,6 +98,16 @@ impl View {
         &self.shards
     }
 
+    /// All shards of this process.
+    pub(crate) fn all(&self) -> &[Handle] {
+        &self.all
+    }
+
+    /// The shard that answers where none is named.
+    pub(crate) fn home(&self) -> &Handle {
+        &self.home
+    }
+
     /// Whether the view is of several shards, so that rows must name theirs.
     pub(crate) fn is_of_many(&self) -> bool {
         self.shards.len() > 1
@@ -98,8 +115,7 @@ impl View {
 
     /// A shard of this process.
     pub(crate) fn shard(&self, shard: &ShardId) -> Result<&Handle, Fault> {
-        let all = self.site.settings.shards.iter();
-        let mut found = all.filter(|handle| handle.id() == shard);
+        let mut found = self.all.iter().filter(|handle| handle.id() == shard);
         found.next().ok_or_else(|| unknown_shard(&self.site, shard))
     }
 
@@ -181,7 +197,7 @@ impl View {
 
     /// The namespaces that the viewer may choose.
     pub(crate) async fn namespaces(&self) -> Vec<Namespace> {
-        let asked = self.ask(self.site.home(), Query::Namespaces);
+        let asked = self.ask(self.home(), Query::Namespaces);
         let Ok(Ok(Reply::Namespaces(all))) = tokio::time::timeout(SHARD_WAIT, asked).await else {
             return vec![self.namespace().clone()];
         };
@@ -251,12 +267,8 @@ fn unknown_shard(site: &Site, shard: &ShardId) -> Fault {
             "Open the dashboard of the server that has it.",
         );
     }
-    let known: Vec<&str> = site
-        .settings
-        .shards
-        .iter()
-        .map(|it| it.id().as_str())
-        .collect();
+    let here = site.settings.shards.now();
+    let known: Vec<&str> = here.iter().map(|it| it.id().as_str()).collect();
     Fault::new(
         "unknown_shard",
         format!("There is no shard {shard}"),

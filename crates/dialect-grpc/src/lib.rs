@@ -17,7 +17,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use ganger_access::{Audit, Identity, StreamLimit};
@@ -25,11 +25,11 @@ use ganger_attention::Attention;
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::JobsServer;
 use ganger_proto::v1::leases_server::LeasesServer;
-use ganger_router::{Graphs, Router};
-use ganger_shard::{Handle, Health};
+use ganger_router::{Graphs, Owners, Router};
+use ganger_shard::{Handle, Health, ShardSet};
 use http::{Request, Response};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use tonic::codegen::Service as _;
 use tonic::service::Routes;
@@ -56,8 +56,8 @@ pub struct Options {
     pub audit: Audit,
     /// Finds the other shards; without one only this shard is known.
     pub router: Option<Router>,
-    /// All shards of this process, which must be ready before it serves; only this one, if empty.
-    pub shards: Vec<Handle>,
+    /// All shards of this process, which must be ready before it serves; `None`: only this one.
+    pub shards: Option<ShardSet>,
     /// Finder of what needs attention; `None`: it looks at the shards of this process only.
     pub attention: Option<Attention>,
     /// Settings of the server that are not secret, by name; callers who may observe the server read them.
@@ -82,7 +82,7 @@ impl Default for Options {
             unidentified: Identity::Anonymous,
             audit: Audit::to_log(),
             router: None,
-            shards: Vec::new(),
+            shards: None,
             attention: None,
             shown_settings: BTreeMap::new(),
             streams: StreamLimit::new(1_000),
@@ -95,6 +95,8 @@ impl Default for Options {
 
 /// Room in a request for everything but its largest payload.
 const REQUEST_BYTES: usize = 4 << 20;
+/// Interval between checks whether a node of a cluster is ready.
+const READY_CHECK_EVERY: Duration = Duration::from_millis(500);
 /// Bytes of a request to the health or the reflection service: a name.
 const NAME_REQUEST_BYTES: usize = 1 << 10;
 
@@ -113,6 +115,8 @@ pub(crate) struct ServiceContext {
 #[derive(Clone)]
 pub struct Services {
     gate: Arc<Authorization>,
+    /// Ends the task that keeps the health service current.
+    _health_task: Arc<DropGuard>,
     jobs: JobsServer<ServiceContext>,
     leases: LeasesServer<ServiceContext>,
     /// The routes to all services. Nearly all calls submit, lease or report, and need none.
@@ -128,18 +132,21 @@ impl Services {
     pub fn new(handle: Handle, options: Options) -> Self {
         let request_bytes_max = REQUEST_BYTES.saturating_add(options.payload_bytes_max);
         let (reporter, health) = tonic_health::server::health_reporter();
-        let mut shards = options.shards.clone();
-        if shards.is_empty() {
-            shards.push(handle.clone());
-        }
+        let shards = options.shards.clone();
+        let shards = shards.unwrap_or_else(|| vec![handle.clone()].into());
         let attention = options.attention.clone();
         let attention = attention.unwrap_or_else(|| Attention::of_shards(shards.clone()));
-        tokio::spawn(report_health(
-            shards,
+        let owners = options.router.as_ref();
+        let owners = owners.and_then(|router| router.topology().owners().cloned());
+        let dropped = CancellationToken::new();
+        let health_task = dropped.clone().drop_guard();
+        let reporting = report_health(
+            (shards, owners),
             options.draining.clone(),
             options.stopping.clone(),
             reporter,
-        ));
+        );
+        tokio::spawn(async move { dropped.run_until_cancelled(reporting).await });
         let gate = Authorization {
             unidentified: options.unidentified.clone(),
             audit: options.audit.clone(),
@@ -174,6 +181,7 @@ impl Services {
             .add_service(reflection());
         Self {
             gate: Arc::new(gate),
+            _health_task: Arc::new(health_task),
             jobs,
             leases,
             routes: routes.into_axum_router().reset_fallback(),
@@ -229,19 +237,27 @@ fn reflection() -> impl tonic::codegen::Service<
 /// Keeps the standard health service current: serving while the shards are ready and the server does not drain. Ends its streams when
 /// the server stops.
 async fn report_health(
-    shards: Vec<Handle>,
+    (shards, owners): (ShardSet, Option<Owners>),
     mut draining: watch::Receiver<bool>,
     stopping: CancellationToken,
     mut reporter: tonic_health::server::HealthReporter,
 ) {
     use tonic_health::ServingStatus;
     let mut serving = ServingStatus::Serving;
-    for shard in shards {
+    for shard in &*shards.now() {
         if matches!(shard.ready().await, Health::Stopped { .. }) {
             serving = ServingStatus::NotServing;
         }
     }
-    reporter.set_service_status("", serving).await;
+    if let Some(owners) = owners {
+        let following = follow_owners(&owners, &mut reporter);
+        tokio::select! {
+            () = following => {}
+            _ = draining.wait_for(|draining| *draining) => {}
+        }
+    } else {
+        reporter.set_service_status("", serving).await;
+    }
     if draining.wait_for(|draining| *draining).await.is_ok() {
         reporter
             .set_service_status("", ServingStatus::NotServing)
@@ -249,4 +265,22 @@ async fn report_health(
     }
     stopping.cancelled().await;
     reporter.clear_service_status("").await;
+}
+
+/// Keeps the health service current for a node of a cluster, which is ready or not by turns.
+async fn follow_owners(owners: &Owners, reporter: &mut tonic_health::server::HealthReporter) {
+    use tonic_health::ServingStatus;
+    let mut last = None;
+    loop {
+        let is_ready = owners.now().is_ready;
+        if last.replace(is_ready) != Some(is_ready) {
+            let status = if is_ready {
+                ServingStatus::Serving
+            } else {
+                ServingStatus::NotServing
+            };
+            reporter.set_service_status("", status).await;
+        }
+        tokio::time::sleep(READY_CHECK_EVERY).await;
+    }
 }

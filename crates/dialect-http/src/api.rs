@@ -10,7 +10,7 @@ use ganger_attention::Attention;
 use ganger_document::Shards;
 use ganger_document::names::JobReference;
 use ganger_router::{Graphs, RouteError, Router};
-use ganger_shard::Handle;
+use ganger_shard::{Handle, ShardSet};
 use ganger_types::{JobId, JobRef, ShardId};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +41,8 @@ pub struct Settings {
     pub audit: Audit,
     /// Router to the other shards; `None`: only this shard is known.
     pub router: Option<Router>,
-    /// Shards of this process, for readiness and metrics; empty: only the shard of the routes.
-    pub shards: Vec<Handle>,
+    /// Shards of this process, for readiness and metrics; `None`: only the shard of the routes.
+    pub shards: Option<ShardSet>,
     /// Finder of what needs attention; `None`: it looks at the shards of this process only.
     pub attention: Option<Attention>,
     /// Time at which the server started.
@@ -66,7 +66,7 @@ impl Default for Settings {
             stranger: Identity::Anonymous,
             audit: Audit::to_log(),
             router: None,
-            shards: Vec::new(),
+            shards: None,
             attention: None,
             started_at: Instant::now(),
             shown_settings: BTreeMap::new(),
@@ -92,11 +92,8 @@ struct Inner {
 impl Api {
     pub(crate) fn new(shard: Handle, settings: Settings, operations: Vec<Description>) -> Self {
         let attention = settings.attention.clone().unwrap_or_else(|| {
-            let shards = match settings.shards.as_slice() {
-                [] => vec![shard.clone()],
-                all => all.to_vec(),
-            };
-            Attention::of_shards(shards)
+            let shards = settings.shards.clone();
+            Attention::of_shards(shards.unwrap_or_else(|| vec![shard.clone()].into()))
         });
         let graphs = match &settings.router {
             Some(router) => router.graphs(),
@@ -119,10 +116,10 @@ impl Api {
     }
 
     /// All shards of this process.
-    pub(crate) fn shards(&self) -> &[Handle] {
-        match self.0.settings.shards.as_slice() {
-            [] => std::slice::from_ref(&self.0.shard),
-            all => all,
+    pub(crate) fn shards(&self) -> Arc<[Handle]> {
+        match &self.0.settings.shards {
+            None => Arc::new([self.0.shard.clone()]),
+            Some(all) => all.now(),
         }
     }
 
@@ -204,8 +201,7 @@ impl Shards for Api {
                 here.as_str()
             ));
         };
-        let is_known = router.handle(shard).is_some() || router.topology().address(shard).is_some();
-        (!is_known).then(|| {
+        (!router.knows(shard)).then(|| {
             let (shard, known) = (shard.clone(), router.known());
             RouteError::Unknown { shard, known }.to_string()
         })

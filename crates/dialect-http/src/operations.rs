@@ -123,6 +123,7 @@ pub(crate) fn all() -> Vec<Operation> {
     all.extend(series::about_series());
     all.extend(peers::about_peers());
     all.extend(server::about_the_server());
+    all.extend(server::about_the_cluster());
     all
 }
 

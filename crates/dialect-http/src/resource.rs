@@ -8,6 +8,7 @@ pub(crate) mod attention;
 pub(crate) mod audit_log;
 pub(crate) mod batch;
 pub(crate) mod bulk;
+pub(crate) mod cluster;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod graph_views;

@@ -4,6 +4,7 @@ pub mod alert;
 pub mod attention;
 pub mod audit;
 pub mod change;
+pub mod cluster;
 pub mod delivery;
 pub mod event;
 pub mod graph;

@@ -176,7 +176,9 @@ fn outcome_of(answer: Result<Response, RequestError>) -> Outcome {
             is_repeat: response.json()["repeated"] == true,
         },
         Ok(response) => match response.code().as_str() {
-            "unavailable" | "internal" | "" => Outcome::Unknown,
+            "unavailable" | "outcome_unknown" | "internal" | "" => Outcome::Unknown,
+            // The owner of the shard was not reached: nothing happened.
+            "shard_unreachable" => Outcome::NotSent,
             code => Outcome::Refused(code.to_owned()),
         },
         Err(RequestError::NotSent(_)) => Outcome::NotSent,

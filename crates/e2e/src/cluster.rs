@@ -105,6 +105,15 @@ impl TestCluster {
         Ok(setup)
     }
 
+    /// The setup of one of several nodes, which serve the shards by turns. Others take its shards over after `lease`
+    /// without a beat.
+    pub fn member(&self, directory: &Path, name: &str, lease: &str) -> Result<Setup> {
+        let mut setup = self.node(directory, name)?;
+        let arguments = ["--cluster", "test", "--ownership-lease", lease];
+        setup.arguments.extend(arguments.map(str::to_owned));
+        Ok(setup)
+    }
+
     /// Runs statements as superuser in the cluster's database.
     pub fn sql(&self, statements: &str) -> Result<String> {
         Ok(self.postgres.sql(DATABASE, statements)?)

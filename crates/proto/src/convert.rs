@@ -6,6 +6,7 @@
 
 mod attention;
 mod cancellation;
+mod cluster;
 mod event;
 mod explanation;
 mod graph;

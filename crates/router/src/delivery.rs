@@ -5,10 +5,11 @@
 //! the jobs that wait for its own (`rel T1`).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ganger_shard::Handle;
+use ganger_shard::{Handle, Health};
 use ganger_types::command::{Confirm, Receive};
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
@@ -55,6 +56,8 @@ struct DeliveryTask {
     peer_called_notify: Notify,
     /// Notified when a try has ended.
     try_ended: Notify,
+    /// Whether the shard that sends is not here any more.
+    ended: AtomicBool,
     state: Mutex<PeerState>,
 }
 
@@ -113,10 +116,19 @@ impl Router {
         }
     }
 
-    pub(crate) fn start_deliveries(&self) {
-        for handle in self.0.here.values() {
-            let watcher = watch_outbox(Arc::downgrade(&self.0), handle.clone());
-            tokio::spawn(watcher);
+    /// Starts the delivery of the messages of a shard of this process.
+    pub(crate) fn start_deliveries(&self, handle: &Handle) {
+        let watcher = watch_outbox(Arc::downgrade(&self.0), handle.clone());
+        tokio::spawn(watcher);
+    }
+
+    /// Ends the delivery of the messages of a shard that is not here any more, or is here again.
+    pub(crate) fn forget_deliveries(&self, from: &ShardId) {
+        let mut carriers = lock(&self.0.deliveries.carriers);
+        for task in carriers.extract_if(.., |(sender, _), _| sender == from) {
+            task.1.ended.store(true, Ordering::Release);
+            task.1.wake.notify_one();
+            task.1.peer_called_notify.notify_waiters();
         }
     }
 
@@ -148,6 +160,9 @@ async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
         let Some(inner) = router.upgrade() else {
             return;
         };
+        if matches!(handle.health(), Health::Stopped { .. }) {
+            return;
+        }
         let router_now = Router(inner);
         if let Ok(views) = views(&handle).await {
             for view in views
@@ -168,7 +183,7 @@ async fn watch_outbox(router: Weak<Inner>, handle: Handle) {
 /// Delivers the messages of one shard for another.
 async fn deliver_all(router: Weak<Inner>, from: Handle, to: ShardId, task: Arc<DeliveryTask>) {
     let mut pause = FIRST_PAUSE;
-    loop {
+    while !task.ended.load(Ordering::Acquire) {
         let Some(inner) = router.upgrade() else {
             return;
         };

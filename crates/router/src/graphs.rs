@@ -180,7 +180,7 @@ impl Graphs {
 
     fn home(&self) -> ShardId {
         match &self.source {
-            Source::Router(router) => router.home().id().clone(),
+            Source::Router(router) => router.home().clone(),
             Source::Here(shards) => shards[0].id().clone(),
         }
     }

@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster_documents;
 mod delivery;
 mod error;
 mod forward;
 mod graphs;
 mod link;
+mod owners;
 mod places;
 mod reach;
 mod server_document;
@@ -19,13 +21,13 @@ mod status;
 mod submit;
 mod topology;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ganger_shard::Handle;
+use ganger_shard::{Handle, ShardSet};
 use ganger_types::ShardId;
 
+pub use cluster_documents::{nodes_document, shards_document};
 pub use delivery::PeerState;
 pub use error::RouteError;
 pub use graphs::{
@@ -33,10 +35,11 @@ pub use graphs::{
     LayoutRequest, OPEN_MAX, position_text, read_position,
 };
 pub use link::{Connector, Link, PlainConnector, with_timeouts};
+pub use owners::{ClusterNode, ClusterShard, ClusterState, Owners};
 pub use places::{places_text, read_places};
 pub use server_document::server_document;
 pub use submit::{Busy, Submitted};
-pub use topology::{Topology, TopologyError};
+pub use topology::{Address, Topology, TopologyError};
 
 use delivery::Deliveries;
 use link::Links;
@@ -51,7 +54,7 @@ pub struct Router(Arc<Inner>);
 
 struct Inner {
     home: ShardId,
-    here: BTreeMap<ShardId, Handle>,
+    here: ShardSet,
     topology: Topology,
     links: Links,
     deliveries: Deliveries,
@@ -59,17 +62,18 @@ struct Inner {
 }
 
 impl Router {
-    /// Starts a router over the shards of this process; the first is the default for requests that name none. Starts
-    /// the delivery of messages between shards. Call it within a Tokio runtime.
+    /// Starts a router over the shards of this process; the first, or the vacant one, is the default for requests that
+    /// name none. Starts the delivery of messages between shards. Call it within a Tokio runtime.
     ///
     /// # Panics
-    /// Without any shard.
-    pub fn start(shards: Vec<Handle>, topology: Topology, connector: Arc<dyn Connector>) -> Self {
-        let home = shards.first().expect("a server has a shard").id().clone();
-        let here: BTreeMap<_, _> = shards
-            .into_iter()
-            .map(|handle| (handle.id().clone(), handle))
-            .collect();
+    /// Without any shard, unless the set was made empty.
+    pub fn start(
+        shards: impl Into<ShardSet>,
+        topology: Topology,
+        connector: Arc<dyn Connector>,
+    ) -> Self {
+        let here = shards.into();
+        let home = here.first().id().clone();
         let router = Self(Arc::new(Inner {
             home,
             here,
@@ -78,23 +82,43 @@ impl Router {
             deliveries: Deliveries::default(),
             graphs: Arc::default(),
         }));
-        router.start_deliveries();
+        for handle in &*router.0.here.now() {
+            router.start_deliveries(handle);
+        }
         router
     }
 
-    /// Returns the default shard, for requests that name none.
-    pub fn home(&self) -> &Handle {
-        &self.0.here[&self.0.home]
+    /// Adds a shard that this process serves from now on, and starts the delivery of its messages.
+    pub fn add(&self, handle: &Handle) {
+        self.forget_deliveries(handle.id());
+        self.0.here.put(handle.clone());
+        self.start_deliveries(handle);
     }
 
-    /// Returns the shards of this process, in order of their ids.
-    pub fn here(&self) -> impl Iterator<Item = &Handle> {
-        self.0.here.values()
+    /// Removes a shard that this process does not serve any more; returns it, if it was here.
+    pub fn remove(&self, shard: &ShardId) -> Option<Handle> {
+        self.forget_deliveries(shard);
+        self.0.here.remove(shard)
+    }
+
+    /// Returns the id of the default shard, for requests that name none.
+    pub fn home(&self) -> &ShardId {
+        &self.0.home
+    }
+
+    /// Returns the shards of this process.
+    pub fn here(&self) -> Arc<[Handle]> {
+        self.0.here.now()
     }
 
     /// Returns a shard of this process; `None` if it is not here.
-    pub fn handle(&self, shard: &ShardId) -> Option<&Handle> {
+    pub fn handle(&self, shard: &ShardId) -> Option<Handle> {
         self.0.here.get(shard)
+    }
+
+    /// Whether there is such a shard, here or on another server.
+    pub fn knows(&self, shard: &ShardId) -> bool {
+        self.handle(shard).is_some() || self.0.topology.address(shard) != Address::Unknown
     }
 
     /// Returns the topology that the router was started with.
@@ -104,7 +128,8 @@ impl Router {
 
     /// Returns all shards known by name: those of this process, and those listed.
     pub fn known(&self) -> Vec<ShardId> {
-        let mut known: Vec<_> = self.0.here.keys().cloned().collect();
+        let here = self.here();
+        let mut known: Vec<_> = here.iter().map(|handle| handle.id().clone()).collect();
         known.extend(self.0.topology.listed());
         known.sort();
         known.dedup();
@@ -114,14 +139,16 @@ impl Router {
     /// Returns the connection to the server that owns a shard.
     ///
     /// # Errors
-    /// If there is no such shard, or its address cannot be used.
+    /// If there is no such shard, nobody owns it at the moment, or its address cannot be used.
     pub fn link(&self, shard: &ShardId) -> Result<Link, RouteError> {
-        let address = self
-            .0
-            .topology
-            .address(shard)
-            .ok_or_else(|| self.unknown(shard))?;
-        self.0.links.link(shard, &address)
+        match self.0.topology.address(shard) {
+            Address::At(address) => self.0.links.link(shard, &address),
+            Address::Unknown => Err(self.unknown(shard)),
+            Address::Away(reason) => Err(RouteError::Unreachable {
+                shard: shard.clone(),
+                reason,
+            }),
+        }
     }
 
     /// Returns the error for an unknown shard.
@@ -134,7 +161,7 @@ impl Router {
 
     fn reach(&self, shard: &ShardId) -> Result<ShardClient, RouteError> {
         match self.handle(shard) {
-            Some(handle) => Ok(ShardClient::Here(handle.clone())),
+            Some(handle) => Ok(ShardClient::Here(handle)),
             None => {
                 let link = self.link(shard)?;
                 Ok(ShardClient::There(shard.clone(), reach::client(link)))

@@ -1,4 +1,4 @@
-//! Connections to other servers: one per shard, made at first use, and kept.
+//! Connections to other servers: one per shard, made at first use, and kept while its address stays.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,7 +84,7 @@ impl Service<Request<Body>> for Link {
 
 pub(crate) struct Links {
     connector: Arc<dyn Connector>,
-    made: Mutex<BTreeMap<ShardId, Link>>,
+    made: Mutex<BTreeMap<ShardId, (String, Link)>>,
 }
 
 impl Links {
@@ -97,7 +97,9 @@ impl Links {
 
     pub(crate) fn link(&self, shard: &ShardId, address: &str) -> Result<Link, RouteError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = made.get(shard) {
+        if let Some((known, link)) = made.get(shard)
+            && known == address
+        {
             return Ok(link.clone());
         }
         let channel =
@@ -112,8 +114,8 @@ impl Links {
             connector: Arc::clone(&self.connector),
         };
         // A DNS pattern accepts any id, so ids without a shard must not fill the memory.
-        if made.len() < LINKS_MAX {
-            made.insert(shard.clone(), link.clone());
+        if made.len() < LINKS_MAX || made.contains_key(shard) {
+            made.insert(shard.clone(), (address.to_owned(), link.clone()));
         }
         Ok(link)
     }

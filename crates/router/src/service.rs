@@ -40,13 +40,22 @@ impl Router {
 
     fn asked_handle(&self, shard: &str) -> Result<Handle, Status> {
         let shard = shard_id(shard)?;
-        let handle = self.handle(&shard).ok_or_else(|| {
-            to_status(&RouteError::Unknown {
-                shard,
-                known: self.here().map(|handle| handle.id().clone()).collect(),
-            })
-        })?;
-        Ok(handle.clone())
+        self.handle(&shard).ok_or_else(|| {
+            let here = self.here();
+            to_status(
+                &if self.topology().owners().is_some() && self.knows(&shard) {
+                    RouteError::Unreachable {
+                        shard,
+                        reason: "this node does not own it at the moment".to_owned(),
+                    }
+                } else {
+                    RouteError::Unknown {
+                        shard,
+                        known: here.iter().map(|handle| handle.id().clone()).collect(),
+                    }
+                },
+            )
+        })
     }
 }
 

@@ -65,7 +65,7 @@ impl Busy {
 impl Router {
     /// Whether the topology has shards besides those of this process.
     pub fn knows_others(&self) -> bool {
-        !self.0.topology.is_alone() || self.0.here.len() > 1
+        !self.0.topology.is_alone() || self.0.here.now().len() > 1
     }
 
     /// Submits jobs to any shards; the reply comes when every part and the decision are durable. `graph` gives the

@@ -5,6 +5,8 @@ use std::fmt;
 
 use ganger_types::ShardId;
 
+use crate::Owners;
+
 /// Maximum bytes of a topology text.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
@@ -18,6 +20,19 @@ pub enum Topology {
     Static(BTreeMap<ShardId, String>),
     /// Other shards are at this address, with the shard's id in place of `%s`.
     Dns(String),
+    /// Shards are at the nodes of a cluster, which own them in turn.
+    Cluster(Owners),
+}
+
+/// The address of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `HOST:PORT`.
+    At(String),
+    /// It has none at the moment; the text says why.
+    Away(String),
+    /// There is no such shard.
+    Unknown,
 }
 
 /// A topology that cannot be read.
@@ -57,12 +72,24 @@ impl Topology {
         }
     }
 
-    /// Returns the address of a shard as `HOST:PORT`; `None` if there is no such shard.
-    pub fn address(&self, shard: &ShardId) -> Option<String> {
+    /// Returns the address of a shard.
+    pub fn address(&self, shard: &ShardId) -> Address {
         match self {
-            Self::Alone => None,
-            Self::Static(addresses) => addresses.get(shard).cloned(),
-            Self::Dns(pattern) => Some(pattern.replace("%s", shard.as_str())),
+            Self::Alone => Address::Unknown,
+            Self::Static(addresses) => match addresses.get(shard) {
+                Some(address) => Address::At(address.clone()),
+                None => Address::Unknown,
+            },
+            Self::Dns(pattern) => Address::At(pattern.replace("%s", shard.as_str())),
+            Self::Cluster(owners) => owners.address(shard),
+        }
+    }
+
+    /// Returns the owners of the shards of a cluster; `None` if the addresses are fixed.
+    pub fn owners(&self) -> Option<&Owners> {
+        match self {
+            Self::Cluster(owners) => Some(owners),
+            _ => None,
         }
     }
 
@@ -75,6 +102,7 @@ impl Topology {
     pub fn listed(&self) -> Vec<ShardId> {
         match self {
             Self::Static(addresses) => addresses.keys().cloned().collect(),
+            Self::Cluster(owners) => owners.shards(),
             Self::Alone | Self::Dns(_) => Vec::new(),
         }
     }
@@ -130,6 +158,7 @@ impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Alone => f.write_str("alone"),
+            Self::Cluster(_) => f.write_str("cluster"),
             Self::Dns(pattern) => write!(f, "dns:{pattern}"),
             Self::Static(addresses) => {
                 f.write_str("static:")?;
@@ -161,10 +190,11 @@ mod tests {
             assert_eq!(topology.to_string(), text);
         }
         let list = Topology::parse("static: a=[::1]:1 , b=h:65535,").expect("spaces are fine");
-        assert_eq!(list.address(&shard("a")).as_deref(), Some("[::1]:1"));
-        assert_eq!(list.address(&shard("c")), None);
+        let at = |address: &str| Address::At(address.to_owned());
+        assert_eq!(list.address(&shard("a")), at("[::1]:1"));
+        assert_eq!(list.address(&shard("c")), Address::Unknown);
         let pattern = Topology::parse("dns:%s.q:3733").expect("well-formed");
-        assert_eq!(pattern.address(&shard("7")).as_deref(), Some("7.q:3733"));
+        assert_eq!(pattern.address(&shard("7")), at("7.q:3733"));
     }
 
     #[test]

@@ -18,19 +18,39 @@ use ganger_shard::{Handle, Health};
 use ganger_types::Namespace;
 use tokio_util::sync::CancellationToken;
 
+/// Interval between checks whether another shard keeps the messages.
+const HOME_CHECK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of a secret.
 const SECRET_BYTES_MIN: usize = 16;
 const SECRET_BYTES_MAX: usize = 4_096;
 
 /// Starts to watch, if there are alerts, and to deliver, if any of them has a webhook.
 pub(crate) fn start(attention: &Attention, every: Duration, stopping: &CancellationToken) {
-    let Some(shard) = attention.home().cloned() else {
-        return;
-    };
-    let alerts = Arc::clone(attention.alerts());
-    if alerts.all().is_empty() {
+    if attention.alerts().all().is_empty() {
         return;
     }
+    let following = follow(attention.clone(), every, stopping.clone());
+    let until = stopping.clone();
+    tokio::spawn(async move { until.run_until_cancelled(following).await });
+}
+
+/// Watches and delivers on the shard that keeps the messages, and on another one if the process loses that shard.
+async fn follow(attention: Attention, every: Duration, stopping: CancellationToken) {
+    loop {
+        if let Some(shard) = attention.home() {
+            let on_this = stopping.child_token();
+            start_on(&attention, shard.clone(), every, &on_this);
+            while attention.home().is_some_and(|now| now.is_same(&shard)) {
+                tokio::time::sleep(HOME_CHECK_EVERY).await;
+            }
+            on_this.cancel();
+        }
+        tokio::time::sleep(HOME_CHECK_EVERY).await;
+    }
+}
+
+fn start_on(attention: &Attention, shard: Handle, every: Duration, stopping: &CancellationToken) {
+    let alerts = Arc::clone(attention.alerts());
     if alerts.all().iter().any(|alert| alert.webhook.is_some()) {
         let delivering = deliver::run(shard.clone(), Arc::clone(&alerts));
         let until = stopping.clone();

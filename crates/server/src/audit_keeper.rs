@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ganger_access::Audit;
-use ganger_shard::{CallError, Handle};
+use ganger_shard::{CallError, Handle, ShardSet};
 use ganger_store::RepeatedWarning;
 use ganger_types::command::KeepAudit;
 use ganger_types::{Command, Elapsed};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 const EVERY: Duration = Duration::from_millis(500);
 
 /// Passes records on until `stopping` is cancelled.
-pub(crate) async fn run(audit: Audit, shard: Handle, stopping: CancellationToken) {
+pub(crate) async fn run(audit: Audit, shards: ShardSet, stopping: CancellationToken) {
     let began = Instant::now();
     let mut warning = RepeatedWarning::default();
     let mut lost = 0;
@@ -22,6 +22,10 @@ pub(crate) async fn run(audit: Audit, shard: Handle, stopping: CancellationToken
             () = tokio::time::sleep(EVERY) => {}
             () = stopping.cancelled() => return,
         }
+        // Without a shard the records wait.
+        let Some(shard) = shards.now().first().cloned() else {
+            continue;
+        };
         let Err((error, count)) = pass_on(&audit, &shard).await else {
             continue;
         };

@@ -13,7 +13,7 @@ use ganger_dialect_http::{Peer, Problem};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 use ganger_router::Router;
-use ganger_shard::Handle;
+use ganger_shard::ShardSet;
 
 use crate::error::StartError;
 use crate::security::{PageSession, Protocol, Require, Security};
@@ -22,7 +22,7 @@ use crate::start::ServerContext;
 /// Makes the dashboard; `None` if it is switched off.
 pub(crate) fn open(
     common: &ServerContext,
-    shards: &[Handle],
+    shards: &ShardSet,
     router: &Router,
     attention: &Attention,
 ) -> Result<Option<Dashboard>, StartError> {
@@ -30,19 +30,16 @@ pub(crate) fn open(
     if !config.ui.is_enabled {
         return Ok(None);
     }
-    let session_file = shards
-        .first()
-        .filter(|_| !config.is_in_memory())
-        .map(|shard| {
-            let mut name = config.db_of(shard.id()).into_os_string();
-            name.push("-sessions");
-            name.into()
-        });
+    let session_file = (!config.is_in_memory()).then(|| {
+        let mut name = config.db_of(shards.first().id()).into_os_string();
+        name.push("-sessions");
+        name.into()
+    });
     let settings = Settings {
         options: config.ui.clone(),
         version: env!("CARGO_PKG_VERSION"),
         shown_settings: common.config.shown(),
-        shards: shards.to_vec(),
+        shards: shards.clone(),
         router: Some(router.clone()),
         attention: attention.clone(),
         operations: ganger_dialect_http::rights(),

@@ -20,6 +20,8 @@ mod fair;
 mod impersonation;
 mod listen;
 mod log;
+#[cfg(feature = "postgres")]
+mod node;
 mod notify;
 mod part;
 mod peers;

@@ -1,14 +1,17 @@
 //! Shards in PostgreSQL: the cluster of the database, and its shards.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ganger_router::{ClusterShard, Owners, Topology};
 use ganger_shard::{Clock, Handle, Hooks, Settings, Shard};
 use ganger_store::StoreError;
-use ganger_store_postgres::{Database, Directory, PostgresStore};
+use ganger_store_postgres::{Database, Directory, NodeName, PostgresStore};
 use ganger_types::ShardId;
 
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
+use crate::node::NodeCounters;
 
 /// Bytes of payloads and results that each shard keeps in memory, so that few are read from the database.
 const BLOB_CACHE_BYTES: usize = 256 << 20;
@@ -19,10 +22,23 @@ pub(crate) struct Cluster {
     database: Arc<Database>,
     directory: Arc<Directory>,
     node: String,
+    member: Option<Arc<Membership>>,
+}
+
+/// The part of a process that is one of several nodes.
+pub(crate) struct Membership {
+    pub(crate) name: NodeName,
+    /// The shard of requests that name none: the first of the cluster.
+    pub(crate) home: ShardId,
+    pub(crate) owners: Owners,
+    pub(crate) counters: Arc<NodeCounters>,
 }
 
 /// Connects to the cluster of the database, and adds its shards to the settings. `None` if the store is a file.
-pub(crate) async fn connect(config: &mut Config) -> Result<Option<Cluster>, StartError> {
+pub(crate) async fn connect(
+    config: &mut Config,
+    addr: SocketAddr,
+) -> Result<Option<Cluster>, StartError> {
     let Some(settings) = config.database()? else {
         return Ok(None);
     };
@@ -64,12 +80,70 @@ pub(crate) async fn connect(config: &mut Config) -> Result<Option<Cluster>, Star
         .map(|shard| shard.id.clone())
         .collect();
     let node = config.postgres.node.clone().unwrap_or_else(machine);
+    let member = match config.postgres.cluster {
+        None => None,
+        Some(_) => Some(Arc::new(join(config, addr, &node)?)),
+    };
     tracing::info!(cluster = %found, identity = %directory.identity, node, shards = config.shards.len(), "the cluster of the database");
     Ok(Some(Cluster {
         database,
         directory: Arc::new(directory),
         node,
+        member,
     }))
+}
+
+/// Prepares a process that is one of several nodes: its shards come and go, and so do the addresses of the others.
+fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership, StartError> {
+    let wrong = |place: &str, reason: &str| {
+        StartError::Config(ConfigError {
+            place: place.to_owned(),
+            reason: reason.to_owned(),
+        })
+    };
+    if let Some(port) = config.port_of_one_shard() {
+        let reason = "is not possible with cluster: this port serves one shard, which may be on another node; remove it, or remove cluster";
+        return Err(wrong(port, reason));
+    }
+    if !config.topology.is_alone() {
+        return Err(wrong(
+            "topology",
+            "is not possible with cluster: the cluster says where its shards are",
+        ));
+    }
+    let address = match &config.postgres.advertise {
+        Some(address) => address.clone(),
+        None if addr.ip().is_unspecified() => {
+            let reason = "is missing: addr listens on all addresses, so name the one at which other nodes reach this one";
+            return Err(wrong("advertise", reason));
+        }
+        None => addr.to_string(),
+    };
+    let owners = Owners::default();
+    // Before the first beat the shards are known, and nobody's.
+    let shards = config.shards.iter().map(|shard| ClusterShard {
+        shard: shard.clone(),
+        node: None,
+        owner: None,
+        epoch: 0,
+    });
+    owners.change(|state| {
+        node.clone_into(&mut state.node);
+        state.shards = shards.collect();
+    });
+    config.topology = Topology::Cluster(owners.clone());
+    Ok(Membership {
+        name: NodeName {
+            node: node.to_owned(),
+            incarnation: NodeName::new_incarnation()?,
+            address,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            lease: config.postgres.ownership_lease,
+        },
+        home: config.shards[0].clone(),
+        owners,
+        counters: Arc::default(),
+    })
 }
 
 /// Returns the name of the machine.
@@ -84,6 +158,16 @@ fn machine() -> String {
 }
 
 impl Cluster {
+    /// Returns the part of this process as one of several nodes; `None` if it serves all shards alone.
+    pub(crate) fn member(&self) -> Option<&Arc<Membership>> {
+        self.member.as_ref()
+    }
+
+    /// Returns the database with the shards.
+    pub(crate) fn database(&self) -> &Arc<Database> {
+        &self.database
+    }
+
     /// Takes a shard over and starts it.
     pub(crate) fn start(
         &self,
@@ -92,12 +176,18 @@ impl Cluster {
         clock: Arc<dyn Clock>,
         hooks: Hooks,
     ) -> Result<Handle, StoreError> {
-        let entry = self
-            .directory
-            .shards
-            .iter()
-            .find(|entry| entry.id == *shard);
-        let number = entry.expect("the shards come from the directory").number;
+        let number = match self.directory.number(shard) {
+            Some(number) => number,
+            // It has been added since this process started.
+            None => {
+                let now = Directory::read(&self.database)?;
+                now.number(shard).ok_or_else(|| StoreError::Io {
+                    path: shard.to_string(),
+                    doing: "opened",
+                    reason: "the cluster has no such shard".to_owned(),
+                })?
+            }
+        };
         let store = PostgresStore::new(&self.database, number, shard, &self.node);
         let settings = Settings {
             blob_cache_bytes: BLOB_CACHE_BYTES,

@@ -64,7 +64,10 @@ async fn serve(config: Config) -> Result<(), StartError> {
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
-    for handle in running.shards() {
+    if running.shards().is_empty() {
+        tracing::info!(addr = %running.addr(), "listening; this node has no shard yet");
+    }
+    for handle in &*running.shards() {
         let (shard, store) = (handle.id(), of_file.store_of(handle.id()));
         tracing::info!(addr = %running.addr(), %shard, store, "listening");
     }

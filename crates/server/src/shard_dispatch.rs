@@ -1,8 +1,8 @@
 //! Routes a request to its shard: to the dialects over a shard of this process, or to the server that owns it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use ganger_access::{Audit, Identity, Outcome, Record};
 use ganger_dialect_grpc::is_read;
 use ganger_dialect_http::Problem;
-use ganger_router::{RouteError, Router};
+use ganger_router::{Address, RouteError, Router};
 use ganger_types::{JobRef, ShardId};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -28,8 +28,12 @@ use crate::security::Protocol;
 pub(crate) const SHARD: &str = "ganger-shard";
 /// Query parameter that names the shard.
 pub(crate) const SHARD_PARAMETER: &str = "shard";
-/// Header with the server that forwarded a request; a forwarded request is not forwarded again.
+/// Header with the server that forwarded a request; a forwarded request is not forwarded again, except in a cluster.
 const FORWARDED_BY: &str = "ganger-forwarded-by";
+/// Header with the number of nodes of a cluster that have forwarded a request.
+const HOPS: &str = "ganger-hops";
+/// Largest number of times that a request is forwarded: nodes may disagree for a moment on who owns a shard.
+const HOPS_MAX: u8 = 3;
 /// Trailer with the status of a gRPC call.
 const STATUS: &str = "grpc-status";
 /// Path prefix of a job.
@@ -55,6 +59,29 @@ const LONG_CALLS: [&str; 6] = [
     "/ganger.v1.Jobs/Wait",
     "/ganger.v1.Jobs/FollowLog",
     "/ganger.v1.Insight/Events",
+];
+
+/// Paths of HTTP about the server itself, whatever shards it has.
+const OWN_PATHS: [&str; 11] = [
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/version",
+    "/openapi.json",
+    "/api/v1/whoami",
+    "/api/v1/server",
+    "/api/v1/alerts",
+    "/api/v1/nodes",
+    "/api/v1/shards",
+];
+/// Calls of gRPC about the server itself.
+const OWN_CALLS: [&str; 5] = [
+    "/ganger.v1.Admin/WhoAmI",
+    "/ganger.v1.Admin/GetServer",
+    "/ganger.v1.Admin/ListAlerts",
+    "/ganger.v1.Admin/ListNodes",
+    "/ganger.v1.Admin/ListShards",
 ];
 
 /// Headers about the page in a browser; the first server has checked them.
@@ -95,7 +122,9 @@ pub(crate) struct ForwardedRequests {
 /// Dispatches requests to shards.
 pub(crate) struct ShardDispatch {
     router: Router,
-    local: BTreeMap<ShardId, Dialects>,
+    local: RwLock<Arc<BTreeMap<ShardId, Arc<Dialects>>>>,
+    /// Answers what concerns this server while the default shard is elsewhere; `None` if it never is.
+    vacant: Option<Arc<Dialects>>,
     peers: axum::Router,
     audit: Audit,
     forwarded: Arc<ForwardedRequests>,
@@ -108,15 +137,15 @@ pub(crate) struct ShardDispatch {
 type ClientEnded = Arc<AtomicBool>;
 
 /// Where a request goes.
-pub(crate) enum Route<'a> {
-    Local(&'a Dialects),
+pub(crate) enum Route {
+    Local(Arc<Dialects>),
     Remote(ShardId),
 }
 
 impl ShardDispatch {
     pub(crate) fn new(
         router: Router,
-        local: BTreeMap<ShardId, Dialects>,
+        vacant: Option<Dialects>,
         audit: Audit,
         forwarded: Arc<ForwardedRequests>,
         stopping: CancellationToken,
@@ -125,7 +154,8 @@ impl ShardDispatch {
             axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
         Self {
             router,
-            local,
+            local: RwLock::default(),
+            vacant: vacant.map(Arc::new),
             peers,
             audit,
             forwarded,
@@ -133,6 +163,27 @@ impl ShardDispatch {
             #[cfg(feature = "dashboard")]
             dashboard: None,
         }
+    }
+
+    /// Serves a shard of this process from now on.
+    pub(crate) fn put(&self, shard: &ShardId, dialects: Dialects) {
+        let dialects = Arc::new(dialects);
+        self.change(|local| drop(local.insert(shard.clone(), dialects)));
+    }
+
+    /// Ends serving a shard; requests that have begun go on.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn remove(&self, shard: &ShardId) {
+        self.change(|local| drop(local.remove(shard)));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<ShardId, Arc<Dialects>>)) {
+        let mut local = self.local.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut local));
+    }
+
+    fn local(&self) -> Arc<BTreeMap<ShardId, Arc<Dialects>>> {
+        Arc::clone(&self.local.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Serves the dashboard beside the dialects.
@@ -179,7 +230,7 @@ impl ShardDispatch {
         }
         let route = match caller {
             // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
-            Identity::Anonymous => Ok(Route::Local(self.home())),
+            Identity::Anonymous => Ok(Route::Local(self.own())),
             _ => self.route(protocol, &head),
         };
         let mut request = Request::from_parts(head, body);
@@ -218,15 +269,25 @@ impl ShardDispatch {
         call_routes(&self.peers, request).await
     }
 
-    fn home(&self) -> &Dialects {
-        &self.local[self.router.home().id()]
+    /// Returns the dialects that answer what concerns this server: those of the default shard if it is here.
+    fn own(&self) -> Arc<Dialects> {
+        let home = self.local().get(self.router.home()).cloned();
+        let own = home.or_else(|| self.vacant.clone());
+        own.expect("the default shard is here, or there is a stand-in")
     }
 
-    fn route(&self, protocol: Protocol, head: &Parts) -> Result<Route<'_>, Problem> {
-        let home = self.router.home().id();
-        let shard = named(protocol, head, home)?.unwrap_or_else(|| home.clone());
-        if let Some(dialects) = self.local.get(&shard) {
-            return Ok(Route::Local(dialects));
+    fn route(&self, protocol: Protocol, head: &Parts) -> Result<Route, Problem> {
+        let home = self.router.home();
+        let named = named(protocol, head, home)?;
+        if named.is_none() && is_about_server(protocol, head.uri.path()) {
+            return Ok(Route::Local(self.own()));
+        }
+        let shard = named.unwrap_or_else(|| home.clone());
+        if let Some(dialects) = self.local().get(&shard) {
+            return Ok(Route::Local(Arc::clone(dialects)));
+        }
+        if self.router.topology().owners().is_some() {
+            return self.route_in_cluster(shard, head);
         }
         if let Some(by) = head.headers.get(FORWARDED_BY) {
             let by = String::from_utf8_lossy(by.as_bytes());
@@ -238,7 +299,7 @@ impl ShardDispatch {
                 ),
             ));
         }
-        if self.router.topology().address(&shard).is_none() {
+        if !self.router.knows(&shard) {
             let error = self.router.unknown(&shard).to_string();
             return Err(Problem::new(
                 "unknown_shard",
@@ -250,22 +311,44 @@ impl ShardDispatch {
         Ok(Route::Remote(shard))
     }
 
+    /// Returns where a request for a shard of another node goes.
+    fn route_in_cluster(&self, shard: ShardId, head: &Parts) -> Result<Route, Problem> {
+        let away = |reason: String| {
+            let problem = Problem::new("shard_unreachable", reason);
+            problem.retry_after(std::time::Duration::from_secs(1))
+        };
+        match self.router.topology().address(&shard) {
+            Address::Unknown => Err(Problem::new(
+                "unknown_shard",
+                self.router.unknown(&shard).to_string(),
+            )),
+            Address::Away(reason) => Err(away(format!(
+                "shard {shard} cannot be reached: {reason}; try again, nothing is lost"
+            ))),
+            Address::At(_) if hops(&head.headers) >= HOPS_MAX => Err(away(format!(
+                "shard {shard} cannot be reached: the nodes do not agree yet who owns it; try again, nothing is lost"
+            ))),
+            Address::At(_) => Ok(Route::Remote(shard)),
+        }
+    }
+
     /// Returns the router to all shards.
     pub(crate) fn router(&self) -> &Router {
         &self.router
     }
 
     /// Returns where a request for a shard goes; `None` if no server has it.
-    pub(crate) fn route_to(&self, shard: &ShardId) -> Option<Route<'_>> {
-        if let Some(dialects) = self.local.get(shard) {
-            return Some(Route::Local(dialects));
+    pub(crate) fn route_to(&self, shard: &ShardId) -> Option<Route> {
+        if let Some(dialects) = self.local().get(shard) {
+            return Some(Route::Local(Arc::clone(dialects)));
         }
-        let address = self.router.topology().address(shard);
-        address.map(|_| Route::Remote(shard.clone()))
+        let is_known = self.router.knows(shard);
+        is_known.then(|| Route::Remote(shard.clone()))
     }
 
     fn list_here(&self) -> String {
-        let shards: Vec<&str> = self.local.keys().map(ShardId::as_str).collect();
+        let local = self.local();
+        let shards: Vec<&str> = local.keys().map(ShardId::as_str).collect();
         shards.join(", ")
     }
 
@@ -274,7 +357,10 @@ impl ShardDispatch {
         for name in BROWSER_HEADERS {
             headers.remove(name);
         }
-        for (name, shard) in [(SHARD, shard), (FORWARDED_BY, self.router.home().id())] {
+        if self.router.topology().owners().is_some() {
+            headers.insert(HOPS, HeaderValue::from(u16::from(hops(headers)) + 1));
+        }
+        for (name, shard) in [(SHARD, shard), (FORWARDED_BY, self.router.home())] {
             let value = HeaderValue::from_str(shard.as_str());
             headers.insert(name, value.expect("shards have plain names"));
         }
@@ -417,6 +503,25 @@ fn retry_trailers() -> HeaderMap {
         )
     });
     status.into_iter().collect()
+}
+
+/// Returns how many nodes have forwarded a request; the largest number if that cannot be read.
+fn hops(headers: &HeaderMap) -> u8 {
+    match headers.get(HOPS) {
+        None => 0,
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.parse().ok());
+            number.unwrap_or(HOPS_MAX)
+        }
+    }
+}
+
+/// Whether a request that names no shard is about the server that it reached.
+fn is_about_server(protocol: Protocol, path: &str) -> bool {
+    if protocol == Protocol::Grpc {
+        return OWN_CALLS.contains(&path) || path.starts_with("/grpc.");
+    }
+    OWN_PATHS.contains(&path)
 }
 
 /// Whether a request may change something: without a response its outcome is then unknown.

@@ -1,10 +1,12 @@
 //! The shards of this process, each with its own store and thread.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ganger_shard::{Handle, Hooks, Shard, StopCause, SystemClock};
+use ganger_metrics::Source;
+use ganger_shard::{Handle, Hooks, Ownership, Shard, StopCause, SystemClock};
 use ganger_store::{Line, MemoryStore, RepeatedWarning, StoreError};
 use ganger_store_embedded::EmbeddedStore;
 use ganger_types::{Elapsed, ShardId};
@@ -19,19 +21,30 @@ const FULL_RETRY_EVERY: Duration = Duration::from_secs(1);
 /// Reports which shard has ended the process, and why.
 pub(crate) type FirstEnded = watch::Sender<Option<(ShardId, StopCause)>>;
 
-/// What the end of a shard means for the process.
+/// Called once when a shard has ended, with the reason.
+pub(crate) type OnEnded = Arc<dyn Fn(&ShardId, &StopCause) + Send + Sync>;
+
+/// How a shard is opened.
 #[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) shard: ShardId,
+    pub(crate) on_ended: OnEnded,
+    /// Time until which this process surely owns the shard; `None` if no other node can own it.
+    pub(crate) ownership: Option<Arc<Ownership>>,
+}
+
+/// What the end of a shard means for the process.
 struct Endings {
     first: FirstEnded,
     /// Number of shards that have not ended.
-    running: Arc<AtomicUsize>,
+    running: AtomicUsize,
 }
 
 impl Endings {
     fn new(first: FirstEnded, shards: usize) -> Self {
         Self {
             first,
-            running: Arc::new(AtomicUsize::new(shards)),
+            running: AtomicUsize::new(shards),
         }
     }
 
@@ -52,7 +65,7 @@ impl Endings {
 }
 
 /// Where the shards of this process are stored, if not in files.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Stores {
     /// The database; `None` if the stores are files.
     #[cfg(feature = "postgres")]
@@ -61,16 +74,51 @@ pub(crate) struct Stores {
 
 /// Finds the stores; a database says which shards it has.
 #[cfg(feature = "postgres")]
-pub(crate) async fn find(config: &mut Config) -> Result<Stores, StartError> {
+pub(crate) async fn find(config: &mut Config, addr: SocketAddr) -> Result<Stores, StartError> {
     Ok(Stores {
-        cluster: crate::postgres::connect(config).await?,
+        cluster: crate::postgres::connect(config, addr).await?,
     })
 }
 
 /// Finds the stores, which are files in this build.
 #[cfg(not(feature = "postgres"))]
-pub(crate) fn find(_: &mut Config) -> impl Future<Output = Result<Stores, StartError>> {
+pub(crate) fn find(
+    _: &mut Config,
+    _: SocketAddr,
+) -> impl Future<Output = Result<Stores, StartError>> {
     std::future::ready(Ok(Stores::default()))
+}
+
+impl Stores {
+    /// Returns what stands for the default shard while this process has no shard: it is one of several nodes, which own
+    /// shards in turn. `None` if it serves all its shards.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn vacant(&self) -> Option<Handle> {
+        let member = self.cluster.as_ref()?.member()?;
+        let reason = "this node has no shard: another node serves it";
+        Some(Handle::vacant(&member.home, reason, Arc::new(SystemClock)))
+    }
+
+    /// [`Stores::vacant`] in a build without clusters.
+    #[cfg(not(feature = "postgres"))]
+    #[expect(clippy::unused_self, reason = "as in a build with clusters")]
+    pub(crate) fn vacant(&self) -> Option<Handle> {
+        None
+    }
+
+    /// Returns the metrics of the node, if this process is one of a cluster.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn metrics(&self) -> Option<Source> {
+        let member = self.cluster.as_ref()?.member()?;
+        Some(member.counters.source(&member.owners))
+    }
+
+    /// [`Stores::metrics`] in a build without clusters.
+    #[cfg(not(feature = "postgres"))]
+    #[expect(clippy::unused_self, reason = "as in a build with clusters")]
+    pub(crate) fn metrics(&self) -> Option<Source> {
+        None
+    }
 }
 
 /// Opens all shards, or none.
@@ -83,8 +131,14 @@ pub(crate) async fn open_all(
     let mut opened: Vec<Handle> = Vec::new();
     let shards = config.shard_ids();
     let endings = Endings::new(ended.clone(), shards.len());
+    let on_ended: OnEnded = Arc::new(move |shard, cause| endings.record(shard, cause));
     for shard in shards {
-        match open(config, stores, shard, endings.clone()).await {
+        let opening = Opening {
+            shard,
+            on_ended: Arc::clone(&on_ended),
+            ownership: None,
+        };
+        match open(config, stores, opening).await {
             Ok(handle) => opened.push(handle),
             Err(error) => {
                 stop_all(&opened).await;
@@ -103,16 +157,16 @@ pub(crate) async fn stop_all(shards: &[Handle]) {
 }
 
 /// Opens a shard. A full disk is waited out: systemd and others would give up before an operator makes room.
-async fn open(
+pub(crate) async fn open(
     config: &Config,
     stores: &Stores,
-    shard: ShardId,
-    endings: Endings,
+    opening: Opening,
 ) -> Result<Handle, StartError> {
+    let shard = &opening.shard;
     let began = Instant::now();
     let mut warning = RepeatedWarning::default();
     loop {
-        let opened = try_open(config, stores, shard.clone(), endings.clone()).await;
+        let opened = try_open(config, stores, opening.clone()).await;
         let Err(StartError::Store(error @ StoreError::Full { .. })) = opened else {
             return opened;
         };
@@ -132,20 +186,25 @@ async fn open(
 async fn try_open(
     config: &Config,
     stores: &Stores,
-    shard: ShardId,
-    endings: Endings,
+    opening: Opening,
 ) -> Result<Handle, StartError> {
+    let Opening {
+        shard,
+        on_ended,
+        ownership,
+    } = opening;
     let settings = ganger_shard::Settings {
         shard: shard.clone(),
         inbox_commands_max: config.limits.inbox_commands,
         waiters_max: config.limits.waiters,
         reserve_bytes: config.reserve_bytes,
         key_upkeep: config.key_upkeep,
+        ownership,
         ..ganger_shard::Settings::default()
     };
     let id = shard.clone();
     let hooks = Hooks {
-        on_stopped: Some(Arc::new(move |cause| endings.record(&id, cause))),
+        on_stopped: Some(Arc::new(move |cause| on_ended(&id, cause))),
         at_point: None,
     };
     let db = (!config.is_in_memory()).then(|| config.db_of(&shard));

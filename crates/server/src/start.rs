@@ -11,7 +11,7 @@ use ganger_attention::{Attention, ServerFacts, Sources};
 use ganger_dialect_http::{HostCheck, Settings};
 use ganger_metrics::{Exposition, Source};
 use ganger_router::Router;
-use ganger_shard::{Handle, Health, StopCause};
+use ganger_shard::{Handle, Health, ShardSet, StopCause};
 use ganger_types::ShardId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,10 +32,13 @@ use crate::security::{Protocol, Require, Security, follow_files};
 use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
 use crate::shards::{open_all, stop_all};
 
+/// Interval between checks whether a node of a cluster serves all its shards.
+const READY_CHECK_EVERY: Duration = Duration::from_millis(50);
+
 /// Handle of a running server.
 pub struct Running {
     addr: SocketAddr,
-    shards: Vec<Handle>,
+    shards: ShardSet,
     stopping: CancellationToken,
     draining: watch::Sender<bool>,
     workers: TaskTracker,
@@ -44,6 +47,10 @@ pub struct Running {
     listener: JoinHandle<()>,
     parts: Vec<RunningPart>,
     security: Arc<Security>,
+    router: Router,
+    /// The membership of this node in its cluster; `None` without one.
+    #[cfg(feature = "postgres")]
+    node: Option<crate::node::Node>,
     _scheduling: DropGuard,
     /// Ends the threads that accept connections when dropped.
     _listening: DropGuard,
@@ -60,13 +67,16 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let main = bind::main_port(&config, &security)?;
     let prepared = part::prepare(&config, &security)?;
 
-    let stores = crate::shards::find(&mut config).await?;
+    let stores = crate::shards::find(&mut config, main.addr).await?;
     let (ended_out, ended) = watch::channel(None);
     let to_peers = PeerConnector::new(&config, Arc::clone(&security))?;
-    let shards = open_all(&config, &stores, &ended_out).await?;
+    let (shards, vacant) = match stores.vacant() {
+        Some(vacant) => (ShardSet::empty(vacant.clone()), Some(vacant)),
+        None => (open_all(&config, &stores, &ended_out).await?.into(), None),
+    };
     let router = Router::start(shards.clone(), config.topology.clone(), Arc::new(to_peers));
     let (draining, drained) = watch::channel(false);
-    let common = ServerContext {
+    let common = Arc::new(ServerContext {
         budget: Budget::new(config.limits.bytes_in_flight),
         streams: StreamLimit::new(config.limits.streams),
         readers: UnreadResponses::new(config.limits.write_timeout),
@@ -76,24 +86,24 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         stopping: CancellationToken::new(),
         counters: Arc::default(),
         workers: TaskTracker::new(),
-    };
-    let parts = prepared.into_iter().map(|open| open(&common, &shards[0]));
+    });
+    let home = shards.first();
+    let parts = prepared.into_iter().map(|open| open(&common, &home));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let attention = attention(&common, &main, &shards, &router);
+    let of_parts = parts.iter().filter_map(|part| part.metrics.clone());
     let wiring = Wiring {
-        common: &common,
-        part_metrics: parts
-            .iter()
-            .filter_map(|part| part.metrics.clone())
-            .collect(),
-        router: &router,
-        shards: &shards,
-        attention: &attention,
-        forwarded: &Arc::default(),
+        common: Arc::clone(&common),
+        part_metrics: of_parts.chain(stores.metrics()).collect(),
+        router: router.clone(),
+        shards: shards.clone(),
+        attention: attention.clone(),
+        forwarded: Arc::default(),
         started: Instant::now(),
         addr: main.addr,
+        drained,
     };
-    let dispatcher = wiring.dispatcher(&drained);
+    let dispatcher = wiring.dispatcher(vacant.as_ref());
     #[cfg(feature = "dashboard")]
     let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(
         &common, &shards, &router, &attention,
@@ -105,11 +115,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let alerts_every = common.config.alerts_every;
     tokio::spawn(follow_files(Arc::clone(&security), stopping.clone()));
     let audit = security.audit.clone();
-    tokio::spawn(audit_keeper::run(
-        audit,
-        shards[0].clone(),
-        stopping.clone(),
-    ));
+    tokio::spawn(audit_keeper::run(audit, shards.clone(), stopping.clone()));
     tokio::spawn(common.readers.clone().cut_unread(stopping.clone()));
     // The scheduler runs until the last connection has ended, which is after `stopping`.
     let scheduling = CancellationToken::new();
@@ -117,6 +123,14 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     let parts = parts.into_iter().map(|part| (part.serve)(&common));
     let parts = parts.collect::<Result<_, _>>()?;
     crate::alerts::start(&attention, alerts_every, &stopping);
+    #[cfg(feature = "postgres")]
+    let node = crate::node::start(crate::node::NodeContext {
+        stores: &stores,
+        config: &common.config,
+        wiring,
+        dispatcher: &dispatcher,
+        ended: ended_out,
+    })?;
     let (addr, listener) = common.serve(main, dispatcher)?;
     Ok(Running {
         addr,
@@ -129,6 +143,9 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         listener,
         parts,
         security,
+        router,
+        #[cfg(feature = "postgres")]
+        node,
         _scheduling: scheduling.drop_guard(),
         _listening: listening,
     })
@@ -216,19 +233,24 @@ impl Running {
     }
 
     /// Returns the default shard, for requests that name none.
-    pub fn shard(&self) -> &Handle {
-        &self.shards[0]
+    pub fn shard(&self) -> Handle {
+        self.shards.first()
     }
 
-    /// Returns the shards; there is at least one.
-    pub fn shards(&self) -> &[Handle] {
-        &self.shards
+    /// Returns the shards of this moment; a node of a cluster may have none.
+    pub fn shards(&self) -> Arc<[Handle]> {
+        self.shards.now()
     }
 
     /// Waits until all stores are loaded and requests are served, or a shard has ended.
     pub async fn ready(&self) -> Health {
+        if let Some(owners) = self.router.topology().owners() {
+            while !owners.now().is_ready {
+                tokio::time::sleep(READY_CHECK_EVERY).await;
+            }
+        }
         let mut all = Health::Ready;
-        for shard in &self.shards {
+        for shard in &*self.shards() {
             match shard.ready().await {
                 Health::Ready => {}
                 Health::Full => all = Health::Full,
@@ -275,11 +297,19 @@ impl Running {
             at_stop.extend(part.at_stop);
         }
         self.security.audit.finish();
-        let kept = audit_keeper::pass_on(&self.security.audit, &self.shards[0]).await;
+        #[cfg(feature = "postgres")]
+        if let Some(node) = &self.node {
+            node.take_no_more();
+        }
+        let kept = audit_keeper::pass_on(&self.security.audit, &self.shards.first()).await;
         if let Err((error, records)) = kept {
             tracing::warn!(%error, records, "records of the audit log are not in the store");
         }
-        stop_all(&self.shards).await;
+        stop_all(&self.shards.now()).await;
+        #[cfg(feature = "postgres")]
+        if let Some(node) = self.node {
+            node.leave().await;
+        }
         for last in at_stop {
             last();
         }
@@ -287,41 +317,47 @@ impl Running {
 }
 
 /// Builds the dialects over every shard.
-struct Wiring<'a> {
-    common: &'a ServerContext,
+pub(crate) struct Wiring {
+    common: Arc<ServerContext>,
     /// Metrics of the optional parts.
     part_metrics: Vec<Source>,
-    router: &'a Router,
-    shards: &'a [Handle],
-    attention: &'a Attention,
-    forwarded: &'a Arc<ForwardedRequests>,
+    pub(crate) router: Router,
+    shards: ShardSet,
+    attention: Attention,
+    forwarded: Arc<ForwardedRequests>,
     started: Instant,
     addr: SocketAddr,
+    drained: watch::Receiver<bool>,
 }
 
-impl Wiring<'_> {
+impl Wiring {
     /// Returns the dispatcher behind the main port.
-    fn dispatcher(&self, drained: &watch::Receiver<bool>) -> ShardDispatch {
-        let dialects = self.shards.iter().map(|shard| {
-            let dialects = Dialects {
-                http: self.http(shard),
-                grpc: self.grpc(shard, drained.clone()),
-            };
-            (shard.id().clone(), dialects)
-        });
-        ShardDispatch::new(
+    fn dispatcher(&self, vacant: Option<&Handle>) -> ShardDispatch {
+        let dispatcher = ShardDispatch::new(
             self.router.clone(),
-            dialects.collect(),
+            vacant.map(|vacant| self.dialects(vacant)),
             self.common.security.audit.clone(),
-            Arc::clone(self.forwarded),
+            Arc::clone(&self.forwarded),
             self.common.stopping.clone(),
-        )
+        );
+        for shard in &*self.shards.now() {
+            dispatcher.put(shard.id(), self.dialects(shard));
+        }
+        dispatcher
+    }
+
+    /// Makes the dialects over a shard. Call it within a Tokio runtime.
+    pub(crate) fn dialects(&self, shard: &Handle) -> Dialects {
+        Dialects {
+            http: self.http(shard),
+            grpc: self.grpc(shard, self.drained.clone()),
+        }
     }
 
     fn http(&self, shard: &Handle) -> axum::Router {
         let ServerContext {
             config, security, ..
-        } = self.common;
+        } = &*self.common;
         let is_open = is_insecure(self.addr, security);
         let settings = Settings {
             version: env!("CARGO_PKG_VERSION"),
@@ -334,7 +370,7 @@ impl Wiring<'_> {
             stranger: Identity::Anonymous,
             audit: security.audit.clone(),
             router: Some(self.router.clone()),
-            shards: self.shards.to_vec(),
+            shards: Some(self.shards.clone()),
             attention: Some(self.attention.clone()),
             started_at: self.started,
             shown_settings: config.shown(),
@@ -347,7 +383,7 @@ impl Wiring<'_> {
     fn server_metrics(&self) -> Source {
         let counters = Arc::clone(&self.common.counters);
         let security = Arc::clone(&self.common.security);
-        let (forwarded, started) = (Arc::clone(self.forwarded), self.started);
+        let (forwarded, started) = (Arc::clone(&self.forwarded), self.started);
         let of_parts = self.part_metrics.clone();
         let of_alerts = crate::alerts::metrics(Arc::clone(self.attention.alerts()));
         Arc::new(move |out| {
@@ -372,7 +408,7 @@ impl Wiring<'_> {
             unidentified: Identity::Anonymous,
             audit: self.common.security.audit.clone(),
             router: Some(self.router.clone()),
-            shards: self.shards.to_vec(),
+            shards: Some(self.shards.clone()),
             attention: Some(self.attention.clone()),
             shown_settings: self.common.config.shown(),
             streams: self.common.streams.clone(),
@@ -391,12 +427,12 @@ fn is_insecure(addr: SocketAddr, security: &Security) -> bool {
 fn attention(
     common: &ServerContext,
     main: &BoundPort,
-    shards: &[Handle],
+    shards: &ShardSet,
     router: &Router,
 ) -> Attention {
     let (security, addr) = (Arc::clone(&common.security), main.addr);
     Attention::new(Sources {
-        shards: shards.to_vec(),
+        shards: shards.clone(),
         router: Some(router.clone()),
         alerts: Arc::new(Alerts::new(common.config.alerts.clone())),
         server: Arc::new(move || ServerFacts {

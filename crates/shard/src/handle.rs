@@ -31,6 +31,7 @@ use crate::events::{EventHub, PastEvents, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::numbers::CommitRate;
+use crate::ownership::OwnershipCheck;
 use crate::readers::ReadPool;
 use crate::reply_slot::{Answered, reply_slot};
 use crate::series::SeriesTable;
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) reads: Arc<ReadPool>,
     pub(crate) metrics: Arc<ShardMetrics>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Refuses reads while another process may own the shard.
+    pub(crate) check: OwnershipCheck,
     pub(crate) health: watch::Receiver<Health>,
     /// True once every thread has ended and the store is closed.
     pub(crate) is_over: watch::Receiver<bool>,
@@ -104,6 +107,11 @@ impl Handle {
         &self.shared.id
     }
 
+    /// Whether both are handles of the same shard, opened once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Applies a command; the reply comes when its effects are durable.
     ///
     /// Dropping the future does not cancel the command: its outcome is then unknown to the caller.
@@ -129,6 +137,7 @@ impl Handle {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
         };
+        let is_read = matches!(command, Command::Query(_));
         let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {
@@ -136,7 +145,8 @@ impl Handle {
             at,
             ticket,
         })?;
-        self.receive(answered).await
+        let reply = self.receive(answered).await;
+        self.shared.check.pass_reply(reply, is_read)
     }
 
     /// Applies commands in order, in one turn; each is accepted or refused separately. The replies come, in order,
@@ -220,7 +230,7 @@ impl Handle {
         };
         let job = self.receive(answered).await;
         guard.waiter = None;
-        job
+        self.shared.check.pass(job)
     }
 
     /// Reads a job's payload.

@@ -20,6 +20,7 @@ mod message_listener;
 pub mod metrics;
 mod numbers;
 mod operations;
+mod ownership;
 mod pause;
 mod readers;
 mod reply_slot;
@@ -27,8 +28,10 @@ mod runs;
 pub mod series;
 mod settings;
 mod shard;
+mod shard_set;
 mod spec;
 mod ticket;
+mod vacant;
 mod workers;
 
 use ganger_types::{Bytes, Grant};
@@ -50,10 +53,12 @@ pub use crate::handle::{
 pub use crate::message_listener::Listener;
 pub use crate::metrics::{MetricsSnapshot, ShardMetrics};
 pub use crate::numbers::ShardNumbers;
+pub use crate::ownership::Ownership;
 pub use crate::pause::PauseWatch;
 pub use crate::runs::RunMetrics;
 pub use crate::settings::{GROUP_WAIT_MAX, Hooks, PipelinePoint, Settings, StopCause};
 pub use crate::shard::Shard;
+pub use crate::shard_set::ShardSet;
 
 /// A leased job with what its program needs.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,18 +6,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ganger_store::{Reader, StoreError};
-use ganger_types::ShardId;
 use tokio::sync::oneshot;
 
 use crate::CallError;
 use crate::metrics::{ShardMetrics, count};
+use crate::ownership::OwnershipCheck;
 
 /// A read for a reader thread.
 pub(crate) type ReadTask = Box<dyn FnOnce(&mut dyn Reader) + Send>;
 
 /// A bounded queue of reads, and the threads that run them.
 pub(crate) struct ReadPool {
-    shard: ShardId,
+    check: OwnershipCheck,
     tasks_max: usize,
     metrics: Arc<ShardMetrics>,
     tasks: Mutex<TaskQueue>,
@@ -33,13 +33,13 @@ struct TaskQueue {
 impl ReadPool {
     /// Starts a pool with one thread for each reader.
     pub(crate) fn start<R: Reader>(
-        shard: &ShardId,
+        check: OwnershipCheck,
         tasks_max: usize,
         metrics: Arc<ShardMetrics>,
         readers: Vec<R>,
     ) -> std::io::Result<(Arc<Self>, Vec<JoinHandle<()>>)> {
         let pool = Arc::new(Self {
-            shard: shard.clone(),
+            check,
             tasks_max,
             metrics,
             tasks: Mutex::default(),
@@ -48,10 +48,26 @@ impl ReadPool {
         let mut threads = Vec::with_capacity(readers.len());
         for mut reader in readers {
             let pool = Arc::clone(&pool);
-            let thread = std::thread::Builder::new().name(format!("read-{shard}"));
+            let name = format!("read-{}", pool.check.shard);
+            let thread = std::thread::Builder::new().name(name);
             threads.push(thread.spawn(move || pool.work(&mut reader))?);
         }
         Ok((pool, threads))
+    }
+
+    /// Makes a pool that refuses every read.
+    pub(crate) fn closed(check: OwnershipCheck, metrics: Arc<ShardMetrics>) -> Arc<Self> {
+        let tasks = TaskQueue {
+            is_closed: true,
+            ..TaskQueue::default()
+        };
+        Arc::new(Self {
+            check,
+            tasks_max: 0,
+            metrics,
+            tasks: Mutex::new(tasks),
+            changed: Condvar::new(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, TaskQueue> {
@@ -102,9 +118,12 @@ impl ReadPool {
             }
         }))?;
         match answered.await {
-            Ok(result) => result.map_err(|error| CallError::from_read(&self.shard, &error)),
+            Ok(result) => {
+                let read = result.map_err(|error| CallError::from_read(&self.check.shard, &error));
+                self.check.pass(read)
+            }
             Err(_) => Err(CallError::unavailable(
-                &self.shard,
+                &self.check.shard,
                 "a reading thread has ended",
             )),
         }
@@ -115,14 +134,14 @@ impl ReadPool {
         let mut tasks = self.lock();
         if tasks.is_closed {
             return Err(CallError::unavailable(
-                &self.shard,
+                &self.check.shard,
                 "the server is stopping",
             ));
         }
         if tasks.waiting.len() >= self.tasks_max {
             self.metrics.counters.overloaded_total.inc();
             return Err(CallError::Overloaded {
-                shard: self.shard.clone(),
+                shard: self.check.shard.clone(),
                 waiting: tasks.waiting.len(),
                 limit: self.tasks_max,
                 retry_after: Duration::from_millis(100),

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ganger_types::keys::KeyUpkeep;
 use ganger_types::{ShardId, limits};
 
+use crate::ownership::Ownership;
+
 /// Longest time that a turn waits for more commands, whatever the settings say.
 pub const GROUP_WAIT_MAX: Duration = Duration::from_millis(1);
 
@@ -52,6 +54,9 @@ pub struct Settings {
     pub delivery_bytes_max: usize,
     /// Intervals and limits of the upkeep of raw-key work queues.
     pub key_upkeep: KeyUpkeep,
+    /// Time until which this process surely owns the shard; reads are refused afterwards. `None` if no other process
+    /// can own it, the default.
+    pub ownership: Option<Arc<Ownership>>,
 }
 
 /// Maximum bytes of the reserve whose blocks are allocated in advance.
@@ -87,6 +92,7 @@ impl Default for Settings {
             retire_slice: 500,
             delivery_bytes_max: 64 << 20,
             key_upkeep: KeyUpkeep::default(),
+            ownership: None,
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::handle::{Handle, Shared};
 use crate::message_listener::MessageListener;
 use crate::metrics::ShardMetrics;
 use crate::numbers::CommitRate;
+use crate::ownership::OwnershipCheck;
 use crate::pause::PauseWatch;
 use crate::readers::ReadPool;
 use crate::ticket::{QueueSnapshot, ReplyChannel, ThreadMessage};
@@ -67,8 +68,13 @@ fn spawn<S: Store>(
     let (outbox_out, outbox) = watch::channel(0);
     let (operations_out, operations) = watch::channel(0);
     let listener = Arc::new(MessageListener::default());
+    let check = OwnershipCheck {
+        shard: settings.shard.clone(),
+        clock: Arc::clone(&clock),
+        ownership: settings.ownership.clone(),
+    };
     let (reads, mut threads) = ReadPool::start(
-        &settings.shard,
+        check.clone(),
         settings.reads_max,
         Arc::clone(&metrics),
         readers,
@@ -106,6 +112,7 @@ fn spawn<S: Store>(
             reads: Arc::clone(&reads),
             metrics: Arc::clone(&metrics),
             clock: Arc::clone(&clock),
+            check,
             health,
             is_over,
             outbox,

@@ -116,6 +116,12 @@ impl Directory {
         })
     }
 
+    /// Returns the number of a shard; `None` if the cluster has no such shard.
+    pub fn number(&self, shard: &ShardId) -> Option<u32> {
+        let entry = self.shards.iter().find(|entry| entry.id == *shard);
+        entry.map(|entry| entry.number)
+    }
+
     /// Reads the state of each shard from its own tables.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ mod lookup;
 mod names;
 mod newest;
 mod nodes;
+mod placement;
 mod plan;
 mod postgres;
 mod reader;
@@ -54,7 +55,10 @@ pub use database::Database;
 pub use durability::{Durability, DurabilityMode, durability};
 #[doc(hidden)]
 pub use limits::Limits;
-pub use nodes::{Membership, NodeEntry, NodeName, OWNERSHIP_LEASE, Turn, nodes};
+pub use nodes::{
+    BEAT_EVERY, BeatError, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
+    OWNERSHIP_LEASE_MIN, Seen, SeenNode, SeenShard, set_draining,
+};
 pub use reader::PostgresReader;
 pub use settings::{PasswordSource, Settings};
 pub use settings_error::SettingsError;

@@ -5,7 +5,7 @@ use ganger_proto::v1;
 use super::jobs::call;
 use crate::Client;
 use crate::error::Error;
-use crate::model::{AuditFilter, AuditLog, Server};
+use crate::model::{AuditFilter, AuditLog, ClusterShards, NodeList, Server};
 
 impl Client {
     /// Returns the server: its shards, how busy they are, their space, and the settings that are not secret.
@@ -15,6 +15,25 @@ impl Client {
     pub async fn server(&self) -> Result<Server, Error> {
         let request = v1::GetServerRequest {};
         Ok(call!(self, Safe, admin_wire.get_server(request))?.into())
+    }
+
+    /// Returns the nodes of the cluster, as the node that answers sees them; none if the server is not such a node.
+    ///
+    /// # Errors
+    /// If the caller may not see the whole server, or it cannot be reached.
+    pub async fn cluster_nodes(&self) -> Result<NodeList, Error> {
+        let request = v1::ListNodesRequest {};
+        Ok(call!(self, Safe, admin_wire.list_nodes(request))?.into())
+    }
+
+    /// Returns the shards of the cluster with their owners, as the node that answers sees them; none if the server is
+    /// not such a node.
+    ///
+    /// # Errors
+    /// If the caller may not see the whole server, or it cannot be reached.
+    pub async fn cluster_shards(&self) -> Result<ClusterShards, Error> {
+        let request = v1::ListShardsRequest {};
+        Ok(call!(self, Safe, admin_wire.list_shards(request))?.into())
     }
 
     /// Returns a page of the audit log, newest record first. The server keeps the newest 10,000 records.

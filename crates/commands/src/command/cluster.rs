@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ganger_store_postgres::{
     Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, durability,
+    set_draining,
 };
 use ganger_types::ShardId;
 use serde_json::json;
@@ -24,8 +25,10 @@ pub(crate) enum ClusterCommand {
     Init(InitArgs),
     /// Bring the tables of a cluster up to the format of this program, once all nodes run it.
     Migrate(StoreArgs),
-    /// Add a shard to a cluster. Nodes serve it from their next start on.
+    /// Add a shard to a cluster. Several nodes serve it at once, a server alone from its next start on.
     AddShard(StoreArgs),
+    /// Make a node give its shards to the other nodes, one every 5 seconds; it gets none until it starts again.
+    Drain(DrainArgs),
     /// Show the shards of a cluster, who owns them, and what an acknowledged job survives.
     Status(StoreArgs),
 }
@@ -42,6 +45,20 @@ pub(crate) struct StoreArgs {
     /// File with the password of that role.
     #[arg(long, value_name = "FILE", env = "GANGER_STORE_PASSWORD_FILE")]
     store_password_file: Option<PathBuf>,
+}
+
+/// Arguments of `ganger cluster drain`.
+#[derive(Args, Debug)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Name of the node, as `ganger nodes` shows it.
+    node: String,
+
+    /// Let the node take shards again.
+    #[arg(long)]
+    undo: bool,
 }
 
 /// Arguments of `ganger cluster init`.
@@ -68,6 +85,7 @@ pub(crate) fn run(context: &Context, command: &ClusterCommand) -> Outcome {
         ClusterCommand::Init(args) => init(args),
         ClusterCommand::Migrate(args) => migrate(args),
         ClusterCommand::AddShard(args) => add_shard(args),
+        ClusterCommand::Drain(args) => drain(args),
         ClusterCommand::Status(args) => status(context, args),
     }
 }
@@ -148,8 +166,27 @@ fn add_shard(args: &StoreArgs) -> Outcome {
     let number = there.last().map_or(1, |last| last + 1);
     make_shard(&mut admin, number)?;
     remark(format!(
-        "shard {number} was added: nodes serve it from their next start on"
+        "shard {number} was added: several nodes serve it at once, a server alone from its next start on"
     ));
+    Ok(Exit::Done)
+}
+
+fn drain(args: &DrainArgs) -> Outcome {
+    let database = Database::new(args.store.settings()?).map_err(failure)?;
+    if !set_draining(&database, &args.node, !args.undo).map_err(failure)? {
+        return Err(failure(format!(
+            "there is no node {:?}: `ganger nodes` lists them",
+            args.node
+        )));
+    }
+    remark(if args.undo {
+        format!("node {} takes shards again", args.node)
+    } else {
+        format!(
+            "node {} gives its shards away: `ganger nodes` shows how far it is",
+            args.node
+        )
+    });
     Ok(Exit::Done)
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     store_password_file: Option<String>,
 
-    /// Name that the cluster in the database must have; any if absent.
+    /// Name of the cluster in the database, which this process joins as one of several nodes; alone if absent.
     #[cfg(feature = "postgres")]
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
@@ -84,6 +84,16 @@ pub(crate) struct ServerArgs {
     #[cfg(feature = "postgres")]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
+
+    /// Address at which other nodes of the cluster reach this one; that of --addr if absent.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Option<String>,
+
+    /// Time without a beat after which other nodes take the shards of this one over: 2s to 60s, default 6s.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "TIME")]
+    ownership_lease: Option<String>,
 
     /// Use a database that may lose acknowledged jobs in a crash, such as one with fsync = off.
     #[cfg(feature = "postgres")]
@@ -218,6 +228,10 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
         ("cluster", "--cluster", args.cluster),
         #[cfg(feature = "postgres")]
         ("node", "--node", args.node),
+        #[cfg(feature = "postgres")]
+        ("advertise", "--advertise", args.advertise),
+        #[cfg(feature = "postgres")]
+        ("ownership_lease", "--ownership-lease", args.ownership_lease),
         #[cfg(feature = "postgres")]
         (
             "store_loss_window",

@@ -25,7 +25,7 @@ type Fields = Map<String, Value>;
 
 /// The settings of the namespace of the view on the shard that answers for it, field by field.
 async fn current(view: &View) -> Result<Fields, Fault> {
-    let shard = view.site.home();
+    let shard = view.home();
     let Reply::Namespaces(records) = view.ask(shard, Query::Namespaces).await? else {
         return Err(Fault::unexpected_reply());
     };
@@ -117,7 +117,7 @@ pub(super) async fn set(view: &View, form: &Form) -> Result<Done, Fault> {
         }
     };
     let settings: NamespaceSettings = settings.into();
-    for shard in &view.site.settings.shards {
+    for shard in view.all() {
         let command = ConfigureNamespace {
             namespace: view.namespace().clone(),
             settings: settings.clone(),

@@ -132,7 +132,7 @@ pub(crate) async fn settings_form(view: &View, query: &str) -> Result<Page, Stop
     let params = Params::read(query, &["name"])?;
     view.rights.check("setQueue")?;
     let queue: Queue = params.needed("name")?;
-    let shard = view.shards().first().unwrap_or(view.site.home()).clone();
+    let shard = view.shards().first().unwrap_or(view.home()).clone();
     let settings = current(&one(view, &shard, &queue).await?.settings);
     let back = queue_address(view, shard.id(), &queue).as_str().to_owned();
     let hidden = Hidden::new(view, back);
@@ -184,7 +184,7 @@ fn form_page(
 }
 
 fn shard_of(view: &View, shard: &str) -> ganger_types::ShardId {
-    ganger_types::ShardId::new(shard).unwrap_or_else(|| view.site.home().id().clone())
+    ganger_types::ShardId::new(shard).unwrap_or_else(|| view.home().id().clone())
 }
 
 fn alert(fault: &Fault) -> Markup {

@@ -115,7 +115,7 @@ pub(super) async fn set(view: &View, form: &Form) -> Result<Done, Fault> {
             None => page,
         })
     };
-    let now = view.site.home().wall_time();
+    let now = view.home().wall_time();
     let read = schedule_form::read(&form.fields, view.namespace(), edited.as_ref(), now);
     let schedule = match read {
         Ok(schedule) => schedule,

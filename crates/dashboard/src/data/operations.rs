@@ -37,7 +37,7 @@ pub(crate) fn parse(view: &View, id: &str) -> Result<(Handle, OperationNumber), 
             (view.shard(&shard)?.clone(), number)
         }
         None => {
-            let first = view.shards().first().unwrap_or(view.site.home());
+            let first = view.shards().first().unwrap_or(view.home());
             (first.clone(), id)
         }
     };

@@ -137,7 +137,7 @@ async fn run(
         alive.is_dirty.store(false, Ordering::Relaxed);
         let began = Instant::now();
         number += 1;
-        view.clock.now = view.site.home().wall_time();
+        view.clock.now = view.home().wall_time();
         let positions = positions(&view);
         let made = build(&view, &path, &query).await;
         alive

@@ -65,7 +65,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
 
 /// The shard that keeps the records of the server.
 fn home(view: &View) -> &Handle {
-    view.site.home()
+    view.home()
 }
 
 async fn records(

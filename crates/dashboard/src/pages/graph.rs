@@ -78,7 +78,7 @@ fn read(view: &View, query: &str) -> Result<Asked, Fault> {
     let params = Params::read(query, PARAMETERS)?;
     view.rights.check("showGraph")?;
     let focus = params.bytes("focus").map(ganger_document::names::read);
-    let focus = focus.map(|job| JobRef::read(&job, view.site.home().id()));
+    let focus = focus.map(|job| JobRef::read(&job, view.home().id()));
     let focus = focus.transpose();
     let open = params.text("open")?.unwrap_or_default().split(',');
     Ok(Asked {

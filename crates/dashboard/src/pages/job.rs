@@ -64,7 +64,7 @@ impl Found {
 
 /// The job that a reference names: `shard/id`, or the id alone, which any shard of the view may have.
 pub(super) async fn find(view: &View, reference: &[u8]) -> Result<Found, Fault> {
-    let home = view.site.home().id();
+    let home = view.home().id();
     let asked =
         JobRef::read(reference, home).map_err(|error| Fault::value("id", &error.to_string()))?;
     let missing = || {

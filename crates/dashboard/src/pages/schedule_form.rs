@@ -197,7 +197,7 @@ pub(super) fn new_page(view: &View, query: &str) -> Result<Page, Stop> {
     Params::read(query, &[])?;
     check(view)?;
     let back = view.links.to("/schedules").as_str().to_owned();
-    let shard = view.shards().first().unwrap_or(view.site.home());
+    let shard = view.shards().first().unwrap_or(view.home());
     let about = About {
         shard,
         edited: None,

@@ -164,7 +164,7 @@ impl Site {
                 "stop_timeout".to_owned(),
                 "10s".to_owned(),
             )]),
-            shards: shards.clone(),
+            shards: shards.clone().into(),
             router: None,
             attention: ganger_attention::Attention::of_shards(shards.clone()),
             operations: ganger_dialect_http::rights(),

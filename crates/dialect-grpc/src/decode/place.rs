@@ -101,9 +101,6 @@ impl Shards<'_> {
     }
 
     fn has(self, shard: &ShardId) -> bool {
-        shard == self.here
-            || self.router.is_some_and(|router| {
-                router.handle(shard).is_some() || router.topology().address(shard).is_some()
-            })
+        shard == self.here || self.router.is_some_and(|router| router.knows(shard))
     }
 }

@@ -1,11 +1,13 @@
 //! The server itself.
 
+use std::sync::Arc;
+
 use ganger_access::{Identity, Operation, Right};
 use ganger_attention::NotTested;
 use ganger_document::view::audit::{AuditLog, AuditRecord};
 use ganger_proto::v1::admin_server::Admin;
 use ganger_proto::{convert, v1};
-use ganger_router::{PeerState, server_document};
+use ganger_router::{PeerState, nodes_document, server_document, shards_document};
 use ganger_shard::Health;
 use ganger_types::audit::AuditQuery;
 use ganger_types::command::Reconcile;
@@ -98,18 +100,34 @@ impl Admin for ServiceContext {
         _: Request<v1::GetServerRequest>,
     ) -> Result<Response<v1::ServerView>, Status> {
         let options = &self.options;
-        let shards = match options.shards.as_slice() {
-            [] => std::slice::from_ref(&self.handle),
-            shards => shards,
+        let shards = match &options.shards {
+            None => Arc::new([self.handle.clone()]),
+            Some(shards) => shards.now(),
         };
         let server = server_document(
             &options.version,
             options.started_at,
-            shards,
+            &shards,
             options.router.as_ref(),
             options.shown_settings.clone(),
         );
         Ok(Response::new(server.into()))
+    }
+
+    async fn list_nodes(
+        &self,
+        _: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesReply>, Status> {
+        let list = nodes_document(self.options.router.as_ref());
+        Ok(Response::new(list.into()))
+    }
+
+    async fn list_shards(
+        &self,
+        _: Request<v1::ListShardsRequest>,
+    ) -> Result<Response<v1::ListShardsReply>, Status> {
+        let list = shards_document(self.options.router.as_ref());
+        Ok(Response::new(list.into()))
     }
 
     async fn list_audit_log(

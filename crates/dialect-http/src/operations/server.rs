@@ -2,6 +2,7 @@
 
 use ganger_access::Right;
 use ganger_document::view::audit::AuditLog;
+use ganger_document::view::cluster::{ClusterShards, NodeList};
 use ganger_document::view::server::Server;
 use http::Method;
 
@@ -10,7 +11,7 @@ use crate::description::Content;
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
 use crate::resource::whoami::WhoAmI;
-use crate::resource::{audit_log, health, home, metrics, server, whoami};
+use crate::resource::{audit_log, cluster, health, home, metrics, server, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {
     use Method as M;
@@ -97,5 +98,29 @@ pub(super) fn about_the_server() -> Vec<Operation> {
             health::describe,
         )
         .reply_as(Content::without_schema("application/json")),
+    ]
+}
+
+pub(super) fn about_the_cluster() -> Vec<Operation> {
+    use Method as M;
+    vec![
+        operation(
+            M::GET,
+            "/api/v1/nodes",
+            "listNodes",
+            Right::OBSERVE.on_server(),
+            "Lists the nodes of the cluster, as the node that answers sees them.",
+            cluster::nodes,
+        )
+        .reply::<NodeList>(),
+        operation(
+            M::GET,
+            "/api/v1/shards",
+            "listShards",
+            Right::OBSERVE.on_server(),
+            "Lists the shards of the cluster with their owners, as the node that answers sees them.",
+            cluster::shards,
+        )
+        .reply::<ClusterShards>(),
     ]
 }

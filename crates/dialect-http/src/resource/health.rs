@@ -71,12 +71,15 @@ pub(crate) async fn live(State(api): State<Api>) -> Response {
 ///
 /// The server is ready if all its shards are; otherwise its status is that of the worst shard.
 pub(crate) async fn ready(State(api): State<Api>) -> Response {
-    let each = api.shards().iter().map(|shard| (shard, shard.health()));
+    let shards = api.shards();
+    let each = shards.iter().map(|shard| (shard, shard.health()));
     let each: Vec<_> = each.collect();
     let worst = each.iter().map(|(_, health)| severity(health));
     let worst = worst.max_by_key(|(gravity, _)| *gravity);
     let (_, status) = match worst {
         _ if api.settings().stopping.is_cancelled() => (5, "stopping"),
+        Some(worst @ (2.., _)) => worst,
+        _ if !is_settled(&api) => (2, "starting"),
         Some(worst) => worst,
         None => (0, "ready"),
     };
@@ -98,6 +101,13 @@ pub(crate) async fn ready(State(api): State<Api>) -> Response {
         },
     };
     json::answer(code, &view)
+}
+
+/// Whether the node of a cluster is a member and serves every shard that is placed on it; true without a cluster.
+fn is_settled(api: &Api) -> bool {
+    let router = api.settings().router.as_ref();
+    let owners = router.and_then(|router| router.topology().owners());
+    owners.is_none_or(|owners| owners.now().is_ready)
 }
 
 /// The severity of a status, and its word.

@@ -186,7 +186,8 @@ async fn peers(api: &Api, out: &mut Exposition) {
         return;
     };
     let mut rows = Vec::new();
-    for shard in api.shards() {
+    let shards = api.shards();
+    for shard in &*shards {
         // A stopped shard has no metrics.
         let views = router.peers(shard).await.unwrap_or_default();
         let views = views.into_iter();

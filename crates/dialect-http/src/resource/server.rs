@@ -12,7 +12,7 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
     Ok(json::ok(&server_document(
         settings.version,
         settings.started_at,
-        context.api.shards(),
+        &context.api.shards(),
         settings.router.as_ref(),
         settings.shown_settings.clone(),
     )))

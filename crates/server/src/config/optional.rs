@@ -56,7 +56,8 @@ const POSTGRES: OptionalPart = OptionalPart {
     #[cfg(not(feature = "postgres"))]
     keys: None,
     owns: |setting| {
-        ["store", "cluster", "node"].contains(&setting) || setting.starts_with("store_")
+        ["store", "cluster", "node", "advertise", "ownership_lease"].contains(&setting)
+            || setting.starts_with("store_")
     },
 };
 

@@ -1,10 +1,13 @@
 //! The settings of a store in PostgreSQL.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use ganger_store_postgres::{PasswordSource, Settings};
+use ganger_store_postgres::{
+    OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX, OWNERSHIP_LEASE_MIN, PasswordSource, Settings,
+};
 
-use super::keys::{Key, count, flag, path};
+use super::keys::{Key, count, flag, path, span};
 use super::{Config, ConfigError};
 
 /// The environment variable with the password of the database.
@@ -19,10 +22,15 @@ const PASSWORD_VARIABLE: &str = "GANGER_STORE_PASSWORD";
 pub struct PostgresStore {
     /// Address of the database, without a password: `postgres://USER@HOST:PORT/DATABASE`; `None` for a store in a file.
     pub address: Option<String>,
-    /// Name that the cluster must have; `None` for any.
+    /// Name of the cluster that this process joins as one of several nodes; `None` for a process that serves all shards
+    /// of the database alone.
     pub cluster: Option<String>,
     /// Name of this process among those of the cluster; `None` for the name of the machine.
     pub node: Option<String>,
+    /// Address at which other nodes of the cluster reach this one, `HOST:PORT`; `None` for the address that it listens on.
+    pub advertise: Option<String>,
+    /// Time without a beat after which other nodes take this one's shards over. Default 6 s, 2 s to 60 s.
+    pub ownership_lease: Duration,
     /// File with the password, which is read for each connection.
     pub password_file: Option<PathBuf>,
     /// Whether the password is in the environment. Its text is read from there for each connection.
@@ -43,6 +51,8 @@ impl Default for PostgresStore {
             address: None,
             cluster: None,
             node: None,
+            advertise: None,
+            ownership_lease: OWNERSHIP_LEASE,
             password_file: None,
             has_password: false,
             readers: 4,
@@ -74,7 +84,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::new(
         "cluster",
         "",
-        "name that the cluster in the database must have; any if absent",
+        "name of the cluster that this process joins as one of several nodes; alone if absent",
         |config, value| {
             config.postgres.cluster = Some(value.to_owned());
             Ok(())
@@ -93,6 +103,33 @@ pub(super) const KEYS: &[Key] = &[
                 return Err("must be 1 to 64 characters of A-Z a-z 0-9 . _ -".to_owned());
             }
             config.postgres.node = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Key::new(
+        "advertise",
+        "",
+        "address at which other nodes reach this one: HOST:PORT; that of addr if absent",
+        |config, value| {
+            let (host, port) = value.rsplit_once(':').unwrap_or_default();
+            let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+            if host.is_empty() || host.contains(['/', ' ', '@', '?', '#']) || !is_port {
+                return Err("must be HOST:PORT".to_owned());
+            }
+            config.postgres.advertise = Some(value.to_owned());
+            Ok(())
+        },
+    ),
+    Key::new(
+        "ownership_lease",
+        "6s",
+        "time without a beat after which other nodes take the shards of this one over, 2s to 60s",
+        |config, value| {
+            let lease = span(value)?;
+            if !(OWNERSHIP_LEASE_MIN..=OWNERSHIP_LEASE_MAX).contains(&lease) {
+                return Err("must be 2s to 60s".to_owned());
+            }
+            config.postgres.ownership_lease = lease;
             Ok(())
         },
     ),
@@ -151,6 +188,20 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 impl Config {
+    /// Returns the setting of a port that serves one shard for its whole life; `None` if there is no such port.
+    pub(crate) fn port_of_one_shard(&self) -> Option<&'static str> {
+        let Self { .. } = self;
+        #[cfg(feature = "redis")]
+        if self.redis.addr.is_some() {
+            return Some("resp");
+        }
+        #[cfg(feature = "quantumleap")]
+        if self.quantumleap.addr.is_some() {
+            return Some("quantumleap");
+        }
+        None
+    }
+
     /// Returns the settings of the database with the shards; `None` if the store is a file.
     ///
     /// # Errors
@@ -232,6 +283,22 @@ mod tests {
         let refused = both.expect("each is possible").database();
         let refused = refused.err().expect("both are given");
         assert!(refused.reason.contains("one of them"), "{refused}");
+    }
+
+    #[test]
+    fn the_lease_and_the_address_of_a_node_are_checked() {
+        let whole = config(&[("ownership_lease", "2s"), ("advertise", "n1.example:3733")]);
+        let whole = whole.expect("both are possible").postgres;
+        assert_eq!(whole.ownership_lease, Duration::from_secs(2));
+        for (name, value) in [
+            ("ownership_lease", "1s"),
+            ("ownership_lease", "61s"),
+            ("advertise", "n1.example"),
+            ("advertise", "http://n1:1"),
+            ("advertise", ":3733"),
+        ] {
+            assert!(config(&[(name, value)]).is_err(), "{name}={value}");
+        }
     }
 
     #[test]

@@ -67,11 +67,20 @@ impl GatheredRequests {
 pub(super) struct PendingReplies {
     handle: Handle,
     answered: Answered<Result<Vec<Result<Reply, CallError>>, CallError>>,
+    /// Which of the commands are reads; empty if their answers need no check.
+    reads: Vec<bool>,
 }
 
 impl PendingReplies {
     pub(super) async fn receive(self) -> Result<Vec<Result<Reply, CallError>>, CallError> {
-        self.handle.receive(self.answered).await
+        let replies = self.handle.receive(self.answered).await?;
+        if self.reads.is_empty() {
+            return Ok(replies);
+        }
+        let check = &self.handle.shared.check;
+        let replies = replies.into_iter().zip(self.reads);
+        let checked = replies.map(|(reply, is_read)| check.pass_reply(reply, is_read));
+        Ok(checked.collect())
     }
 }
 
@@ -106,10 +115,22 @@ impl Handle {
     ) -> Result<(Request<ReplyChannel>, PendingReplies), CallError> {
         let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
+        let reads = if self.shared.check.ownership.is_some() {
+            let reads = commands.iter();
+            reads
+                .map(|command| matches!(command, Command::Query(_)))
+                .collect()
+        } else {
+            Vec::new()
+        };
         let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::CallAll(answer, permit);
         let handle = self.clone();
-        let replies = PendingReplies { handle, answered };
+        let replies = PendingReplies {
+            handle,
+            answered,
+            reads,
+        };
         Ok((Request::CallAll { commands, ticket }, replies))
     }
 

@@ -11,6 +11,7 @@ mod failures;
 mod full;
 mod kit;
 mod operations;
+mod ownership;
 mod popping;
 mod qless;
 mod qless_jobs;

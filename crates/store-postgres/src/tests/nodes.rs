@@ -1,91 +1,184 @@
-//! Nodes of one cluster: whose turn it is, judged by elapsed time that the test sets.
+//! Nodes of one cluster: which shards each holds, judged by elapsed time that the test sets.
 
+use std::cell::Cell;
 use std::time::Duration;
 
-use ganger_store::StoreError;
+use ganger_types::ShardId;
 
 use super::support::Ground;
-use crate::{Database, Membership, NodeName, Turn, nodes};
+use crate::{BeatError, Database, Member, NodeName, OWNERSHIP_LEASE, Seen, set_draining};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn member(ground: &Ground, node: &str, incarnation: &str) -> Membership {
-    let database = Database::new(ground.settings()).expect("they are possible");
-    let name = NodeName {
-        node: node.to_owned(),
-        incarnation: incarnation.to_owned(),
-        address: format!("{node}:1"),
-        version: "1".to_owned(),
-    };
-    Membership::new(&database, name)
+/// A cluster and the time of the test.
+struct Nodes {
+    ground: Ground,
+    now: Cell<Duration>,
 }
 
-fn turn(member: &mut Membership, second: u32) -> Turn {
-    member.beat(SECOND * (100 + second)).expect("it is there")
-}
-
-fn theirs(node: &str) -> Turn {
-    Turn::Theirs {
-        node: node.to_owned(),
-        address: if node.is_empty() {
-            String::new()
-        } else {
-            format!("{node}:1")
-        },
+impl Nodes {
+    /// Starts a cluster with so many shards; `None` where there cannot be one.
+    fn start(test: &str, shards: u32) -> Option<Self> {
+        let mut ground = Ground::start(test)?;
+        for number in 1..=shards {
+            let id = ShardId::new(&number.to_string()).expect("it is a name");
+            ground.admin.add_shard(number, &id).expect("it is new");
+        }
+        Some(Self {
+            ground,
+            now: Cell::new(SECOND * 100),
+        })
     }
+
+    fn member(&self, node: &str, incarnation: &str) -> Member {
+        let database = Database::new(self.ground.settings()).expect("they are possible");
+        let name = NodeName {
+            node: node.to_owned(),
+            incarnation: incarnation.to_owned(),
+            address: format!("{node}:1"),
+            version: "1".to_owned(),
+            lease: OWNERSHIP_LEASE,
+        };
+        Member::new(&database, name)
+    }
+
+    fn beat(&self, member: &mut Member) -> Seen {
+        self.try_beat(member).expect("the database is there")
+    }
+
+    fn try_beat(&self, member: &mut Member) -> Result<Seen, BeatError> {
+        member.beat(&|| self.now.get(), &|_| true)
+    }
+
+    fn pass(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+    }
+}
+
+/// The numbers of the shards that the process has.
+fn ours(seen: &Seen) -> Vec<u32> {
+    let ours = seen.shards.iter().filter(|shard| shard.is_ours);
+    ours.map(|shard| shard.number).collect()
 }
 
 #[test]
-fn a_node_takes_the_turn_of_one_that_has_not_beaten_for_a_lease() {
-    let Some(ground) = Ground::start("a_node_takes_the_turn_of_one_that") else {
+fn the_shards_of_a_node_that_does_not_beat_go_to_others_after_a_lease() {
+    let Some(nodes) = Nodes::start("the_shards_of_a_node_that_does_not_beat", 4) else {
         return;
     };
-    let (mut one, mut two) = (member(&ground, "a", "x"), member(&ground, "b", "y"));
-    assert_eq!(turn(&mut one, 0), Turn::Ours);
-    for second in 0..20 {
-        assert_eq!(turn(&mut two, second), theirs("a"));
-        assert_eq!(turn(&mut one, second), Turn::Ours);
+    let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
+    assert_eq!(ours(&nodes.beat(&mut one)), [1, 2, 3, 4], "it is alone");
+    for _ in 0..20 {
+        assert!(
+            ours(&nodes.beat(&mut two)).is_empty(),
+            "the first one lives"
+        );
+        assert_eq!(ours(&nodes.beat(&mut one)).len(), 4);
+        nodes.pass(SECOND);
     }
-    for second in 20..26 {
-        assert_eq!(turn(&mut two, second), theirs("a"), "{second}");
+    for second in 0..6 {
+        assert!(ours(&nodes.beat(&mut two)).is_empty(), "{second}");
+        nodes.pass(SECOND);
     }
-    assert_eq!(turn(&mut two, 26), Turn::Ours);
-    let lost = Turn::Lost {
-        node: "b".to_owned(),
-    };
-    assert_eq!(turn(&mut one, 27), lost);
-    let database = Database::new(ground.settings()).expect("they are possible");
-    let listed = nodes(&database).expect("it is there");
-    let active: Vec<_> = listed
-        .iter()
-        .map(|node| (node.node.as_str(), node.is_active))
-        .collect();
-    assert_eq!(active, [("a", false), ("b", true)]);
+    let seen = nodes.beat(&mut two);
+    assert_eq!((ours(&seen), seen.taken_over), (vec![1, 2, 3, 4], 4));
+    let lives: Vec<_> = seen.nodes.iter().map(|node| node.is_live).collect();
+    assert_eq!(lives, [false, true]);
+    let late = nodes.beat(&mut one);
+    assert!(ours(&late).is_empty(), "it comes back and has lost them");
 }
 
 #[test]
-fn a_turn_that_was_given_back_is_taken_at_once_by_one() {
-    let Some(ground) = Ground::start("a_turn_that_was_given_back") else {
+fn a_beat_on_its_way_keeps_the_shards_of_its_node() {
+    let Some(nodes) = Nodes::start("a_beat_on_its_way", 2) else {
         return;
     };
-    let (mut one, mut two) = (member(&ground, "a", "x"), member(&ground, "b", "y"));
-    let mut three = member(&ground, "c", "z");
-    assert_eq!(turn(&mut one, 0), Turn::Ours);
-    assert_eq!(turn(&mut two, 0), theirs("a"));
+    let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
+    nodes.beat(&mut one);
+    for _ in 0..6 {
+        nodes.beat(&mut two);
+        nodes.pass(SECOND);
+    }
+    // The node beats between the look of the other one and what follows from it.
+    let looked = Cell::new(0);
+    let clock = || {
+        looked.set(looked.get() + 1);
+        if looked.get() == 2 {
+            nodes
+                .ground
+                .sql("UPDATE ganger.node SET beat = beat + 1 WHERE id = 'a'");
+        }
+        nodes.now.get()
+    };
+    let seen = two.beat(&clock, &|_| true).expect("it is there");
+    assert_eq!((ours(&seen), seen.taken_over), (vec![], 0));
+    assert_eq!(ours(&nodes.beat(&mut one)), [1, 2]);
+}
+
+#[test]
+fn a_node_that_left_loses_its_shards_at_once() {
+    let Some(nodes) = Nodes::start("a_node_that_left", 3) else {
+        return;
+    };
+    let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
+    nodes.beat(&mut one);
+    nodes.beat(&mut two);
     one.leave().expect("it is there");
-    assert_eq!(turn(&mut two, 1), Turn::Ours);
-    assert_eq!(turn(&mut three, 1), theirs("b"));
+    assert_eq!(ours(&nodes.beat(&mut two)), [1, 2, 3]);
 }
 
 #[test]
-fn a_node_that_starts_again_has_its_turn_at_once_and_two_of_one_name_are_refused() {
-    let Some(ground) = Ground::start("a_node_that_starts_again") else {
+fn a_node_that_starts_again_has_its_shards_at_once_and_two_of_one_name_are_refused() {
+    let Some(nodes) = Nodes::start("a_node_that_starts_again", 2) else {
         return;
     };
-    let (mut old, mut new) = (member(&ground, "a", "x"), member(&ground, "a", "y"));
-    assert_eq!(turn(&mut old, 0), Turn::Ours);
-    assert_eq!(turn(&mut new, 0), Turn::Ours);
-    let refused = old.beat(SECOND * 101).expect_err("it is another process");
-    assert!(matches!(refused, StoreError::Io { .. }), "{refused:?}");
-    assert!(refused.to_string().contains("--node"), "{refused}");
+    let (mut old, mut new) = (nodes.member("a", "x"), nodes.member("a", "y"));
+    assert_eq!(ours(&nodes.beat(&mut old)), [1, 2]);
+    assert_eq!(ours(&nodes.beat(&mut new)), [1, 2]);
+    let refused = nodes.try_beat(&mut old).expect_err("it is another process");
+    assert!(
+        matches!(&refused, BeatError::NameTaken(name) if name == "a"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_draining_node_gives_its_shards_away_one_by_one() {
+    let Some(nodes) = Nodes::start("a_draining_node", 2) else {
+        return;
+    };
+    let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
+    nodes.beat(&mut one);
+    nodes.beat(&mut two);
+    let database = Database::new(nodes.ground.settings()).expect("they are possible");
+    let drain = |node| set_draining(&database, node, true).expect("it is there");
+    assert!(drain("a") && !drain("nobody"));
+    let seen = nodes.beat(&mut two);
+    assert_eq!(
+        (seen.moved, ours(&seen)),
+        (1, vec![]),
+        "the owner holds it still"
+    );
+    let seen = nodes.beat(&mut one);
+    let leaves = seen
+        .shards
+        .iter()
+        .find(|shard| shard.is_ours && shard.node == "b");
+    let leaves = leaves.expect("one is to move").number;
+    assert_eq!(ours(&seen).len(), 2);
+    one.release(leaves).expect("it is there");
+    assert_eq!(ours(&nodes.beat(&mut two)), [leaves]);
+    assert_eq!(nodes.beat(&mut two).moved, 0, "the next one waits");
+}
+
+#[test]
+fn a_shard_that_was_refused_is_held_by_nobody() {
+    let Some(nodes) = Nodes::start("a_shard_that_was_refused", 2) else {
+        return;
+    };
+    let mut one = nodes.member("a", "x");
+    let seen = one.beat(&|| nodes.now.get(), &|shard| shard != 1);
+    let seen = seen.expect("it is there");
+    assert_eq!(ours(&seen), [2]);
+    assert_eq!(seen.shards[0].holder, "");
 }

@@ -75,7 +75,7 @@ impl PageContent {
         };
         let mut rows = Vec::new();
         let mut failed = 0;
-        for shard in api.shards() {
+        for shard in &*api.shards() {
             let numbers = numbers(shard).await;
             let counter = |(name, _): &&(&str, u64)| *name == "jobs_failed_total";
             failed += numbers.counters.iter().find(counter).map_or(0, |row| row.1);

@@ -1,0 +1,345 @@
+//! Several nodes over one PostgreSQL: killed under load, stopped and continued, stopped in order.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use ganger_e2e::cluster::TestCluster;
+use ganger_e2e::command::run_successfully;
+use ganger_e2e::http::{Client, Response};
+use ganger_e2e::load::{Load, Plan};
+use ganger_e2e::server::{Server, Setup, TIMEOUT};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+/// Ownership lease of the nodes: the shortest one.
+const LEASE: &str = "2s";
+/// Time in which a shard must have a new owner, on a machine that does other things too.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
+/// Faults of the node that owns the shard of the load.
+const CYCLES: usize = 8;
+
+/// Nodes of one cluster.
+struct Nodes {
+    cluster: TestCluster,
+    started: BTreeMap<String, (Setup, Server)>,
+    _directories: Vec<tempfile::TempDir>,
+}
+
+impl Nodes {
+    /// Starts nodes over a cluster with so many shards; `None` where there is no PostgreSQL.
+    fn start(test: &str, shards: u32, names: &[&str]) -> Result<Option<Self>> {
+        let Some(cluster) = TestCluster::new(test, shards)? else {
+            return Ok(None);
+        };
+        let (mut started, mut directories) = (BTreeMap::new(), Vec::new());
+        for name in names {
+            let directory = tempfile::tempdir()?;
+            let setup = cluster.member(directory.path(), name, LEASE)?;
+            let server = setup.start()?;
+            started.insert((*name).to_owned(), (setup, server));
+            directories.push(directory);
+        }
+        Ok(Some(Self {
+            cluster,
+            started,
+            _directories: directories,
+        }))
+    }
+
+    fn setup(&self, name: &str) -> &Setup {
+        &self.started[name].0
+    }
+
+    fn server(&mut self, name: &str) -> &mut Server {
+        &mut self.started.get_mut(name).expect("it is a node").1
+    }
+
+    /// Returns a node other than this one.
+    fn other(&self, name: &str) -> String {
+        let mut others = self.started.keys().filter(|node| *node != name);
+        others.next().expect("there are several").clone()
+    }
+
+    /// Returns the owner of a shard, as a node sees it.
+    fn owner(&self, seen_by: &str, shard: &str) -> Result<Option<String>> {
+        let shards = ask(self.setup(seen_by), "/api/v1/shards")?.json();
+        let shards = shards["shards"].as_array().context("there is a list")?;
+        let mut found = shards.iter().filter(|it| it["shard"] == shard);
+        let found = found.next().context("the shard is listed")?;
+        Ok(found["owner"].as_str().map(str::to_owned))
+    }
+
+    /// Waits until another node than `last` owns a shard and answers for it through `seen_by`; returns its name.
+    fn wait_for_owner(&self, seen_by: &str, shard: &str, last: &str) -> Result<String> {
+        let begun = Instant::now();
+        let setup = self.setup(seen_by);
+        loop {
+            let owner = self.owner(seen_by, shard)?.filter(|owner| owner != last);
+            if let Some(owner) = owner
+                && let Ok(listed) = ask(setup, &format!("/api/v1/jobs?limit=1&shard={shard}"))
+                && listed.status == 200
+            {
+                return Ok(owner);
+            }
+            if begun.elapsed() > TAKE_OVER_MAX {
+                bail!("no node took shard {shard} over:\n{}", setup.log_text());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops all nodes in order.
+    fn stop(mut self) -> Result<()> {
+        for (setup, server) in self.started.values_mut() {
+            server.stop()?;
+            setup.expect_no_panic()?;
+        }
+        Ok(())
+    }
+}
+
+fn ask(setup: &Setup, path: &str) -> Result<Response> {
+    let answer = setup.client().request("GET", path, &Value::Null);
+    answer.map_err(|error| anyhow!("{path}: {error:?}"))
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Result<()> {
+    const NAME: &str = "nothing_acknowledged_is_lost_when_owners_are_killed";
+    let Some(mut nodes) = Nodes::start(NAME, 4, &["a", "b", "c"])? else {
+        return Ok(());
+    };
+    let plan = Plan {
+        seed: 7,
+        producers: 2,
+        workers: 3,
+        backlog_max: 100,
+    };
+    // The clients keep their node, which owns the shard of the load or passes requests on.
+    let load = Load::start(nodes.setup("c"), plan);
+    let mut owner = nodes.owner("a", "1")?.context("shard 1 has an owner")?;
+    for cycle in 0..CYCLES {
+        let observer = nodes.other(&owner);
+        thread::sleep(Duration::from_millis(1_000));
+        let begun = Instant::now();
+        let is_killed = cycle % 3 != 2;
+        if is_killed {
+            nodes.server(&owner).kill()?;
+        } else {
+            nodes.server(&owner).signal(Signal::STOP)?;
+        }
+        let new = nodes.wait_for_owner(&observer, "1", &owner)?;
+        let fault = if is_killed { "killed" } else { "stopped" };
+        eprintln!("{owner} {fault}: {new} answers after {:?}", begun.elapsed());
+        if is_killed {
+            let server = nodes.setup(&owner).start()?;
+            *nodes.server(&owner) = server;
+        } else {
+            nodes.server(&owner).signal(Signal::CONT)?;
+            nodes.server(&owner).wait_until_ready(TIMEOUT)?;
+        }
+        owner = new;
+    }
+    let (_, counts) = load.finish(Duration::from_secs(60))?;
+    eprintln!("{counts:?}");
+    ensure!(counts.completed >= 30, "too few completions: {counts:?}");
+    nodes.stop()
+}
+
+#[test]
+fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()> {
+    const NAME: &str = "shards_of_a_draining_node_move_under_load";
+    let Some(nodes) = Nodes::start(NAME, 1, &["a", "b"])? else {
+        return Ok(());
+    };
+    let plan = Plan {
+        seed: 8,
+        producers: 2,
+        workers: 2,
+        backlog_max: 100,
+    };
+    let load = Load::start(nodes.setup("b"), plan);
+    let (store, password) = (nodes.cluster.address(), nodes.cluster.password_file());
+    let drain = |node: &str, undo: &[&str]| {
+        let named = [
+            "cluster",
+            "drain",
+            node,
+            "--store",
+            &store,
+            "--store-password-file",
+            &password,
+        ];
+        run_successfully(&[&named, undo].concat(), &[])
+    };
+    let mut owner = nodes.owner("a", "1")?.context("it has an owner")?;
+    for _ in 0..2 {
+        let other = nodes.other(&owner);
+        drain(&other, &["--undo"])?;
+        drain(&owner, &[])?;
+        let begun = Instant::now();
+        let new = nodes.wait_for_owner(&other, "1", &owner)?;
+        eprintln!("moved from {owner} to {new} within {:?}", begun.elapsed());
+        owner = new;
+    }
+    let (_, counts) = load.finish(Duration::from_secs(60))?;
+    eprintln!("{counts:?}");
+    ensure!(counts.completed >= 30, "too few completions: {counts:?}");
+    ensure!(drain("nobody", &[]).is_err(), "there is no such node");
+    nodes.stop()
+}
+
+/// Sends a request and returns its answer later, on a thread of its own.
+fn ask_later(setup: &Setup, path: &str) -> thread::JoinHandle<Option<Response>> {
+    let (mut client, path) = (Client::new(setup.address, TIMEOUT), path.to_owned());
+    thread::spawn(move || client.request("GET", &path, &Value::Null).ok())
+}
+
+#[test]
+fn an_owner_that_stood_still_answers_nothing_that_is_out_of_date() -> Result<()> {
+    const NAME: &str = "an_owner_that_stood_still_answers_nothing";
+    let Some(mut nodes) = Nodes::start(NAME, 1, &["a", "b"])? else {
+        return Ok(());
+    };
+    let old = nodes.owner("a", "1")?.context("shard 1 has an owner")?;
+    let new = nodes.other(&old);
+    let job = json!({"id": "j", "queue": "q", "kind": "k"});
+    let sent = nodes
+        .setup(&new)
+        .client()
+        .request("POST", "/api/v1/jobs", &job);
+    ensure!(sent.is_ok_and(|sent| sent.status < 300), "it is passed on");
+    let ready = ask(nodes.setup(&old), "/api/v1/jobs/count?state=ready")?;
+    ensure!(ready.json()["count"] == 1, "{}", ready.to_text());
+
+    nodes.server(&old).signal(Signal::STOP)?;
+    // These wait in the socket, for an owner that has the job in memory.
+    let paths = [
+        "/api/v1/jobs/count?state=ready",
+        "/api/v1/jobs/j",
+        "/api/v1/queues/q",
+    ];
+    let waiting: Vec<_> = paths
+        .iter()
+        .cycle()
+        .take(30)
+        .map(|path| ask_later(nodes.setup(&old), path))
+        .collect();
+    nodes.wait_for_owner(&new, "1", &old)?;
+    let mut client = nodes.setup(&new).client();
+    let cancelled = client.request("POST", "/api/v1/jobs/j/cancel", &Value::Null);
+    let cancelled = cancelled.map_err(|error| anyhow!("{error:?}"))?;
+    ensure!(cancelled.status < 300, "{}", cancelled.to_text());
+
+    nodes.server(&old).signal(Signal::CONT)?;
+    let mut answered = 0;
+    for answer in waiting {
+        let Some(answer) = answer.join().expect("it does not panic") else {
+            continue;
+        };
+        let text = answer.to_text();
+        ensure!([200, 503].contains(&answer.status), "{text}");
+        if answer.status == 200 {
+            let found = answer.json();
+            let is_old =
+                found["count"] == 1 || found["state"] == "ready" || found["counts"]["ready"] == 1;
+            ensure!(!is_old, "out of date: {text}");
+            answered += 1;
+        }
+    }
+    eprintln!("{answered} of 30 were passed on to the new owner, the others were refused");
+    nodes.server(&old).wait_until_ready(TIMEOUT)?;
+    let ready = ask(nodes.setup(&old), "/api/v1/jobs/count?state=ready")?;
+    ensure!(ready.json()["count"] == 0, "{}", ready.to_text());
+    nodes.stop()
+}
+
+#[test]
+fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -> Result<()> {
+    const NAME: &str = "a_node_that_stops_in_order_gives_its_shards_away";
+    let Some(mut nodes) = Nodes::start(NAME, 3, &["a", "b"])? else {
+        return Ok(());
+    };
+    let url = format!("http://{}", nodes.setup("b").address);
+    let shown = run_successfully(&["--json", "--server", &url, "nodes"], &[])?;
+    let shown: Value = serde_json::from_str(&shown)?;
+    ensure!(shown["node"] == "b", "{shown}");
+    let names: Vec<_> = shown["nodes"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .map(|node| &node["node"])
+        .collect();
+    ensure!(names == ["a", "b"], "{shown}");
+    let over_http = ask(nodes.setup("b"), "/api/v1/shards")?.json();
+    let shards = run_successfully(&["--json", "--server", &url, "shards"], &[])?;
+    let shards: Value = serde_json::from_str(&shards)?;
+    ensure!(
+        shards["shards"][2]["shard"] == over_http["shards"][2]["shard"],
+        "{shards}"
+    );
+    // The first node came alone and got all; its shards are not moved to one that has just come.
+    let owner = nodes.owner("b", "1")?.context("it has an owner")?;
+    ensure!(owner == "a", "{over_http}");
+    let metrics = ask(nodes.setup("b"), "/metrics")?.to_text();
+    ensure!(
+        metrics.contains("ganger_cluster_nodes_alive 2"),
+        "{metrics}"
+    );
+
+    nodes.server("a").stop()?;
+    for shard in ["1", "2", "3"] {
+        nodes.wait_for_owner("b", shard, "a")?;
+    }
+    let listed = ask(nodes.setup("b"), "/api/v1/nodes")?.json();
+    let listed = listed["nodes"].as_array().context("a list")?.len();
+    ensure!(listed == 1, "the node has left");
+    let server = nodes.setup("a").start()?;
+    *nodes.server("a") = server;
+    nodes.stop()
+}
+
+#[test]
+fn a_node_that_cannot_be_one_is_refused_in_words() -> Result<()> {
+    let Some(cluster) = TestCluster::new("a_node_that_cannot_be_one", 1)? else {
+        return Ok(());
+    };
+    let refused = |change: &dyn Fn(&mut Setup)| -> Result<String> {
+        let directory = tempfile::tempdir()?;
+        let mut setup = cluster.member(directory.path(), "a", LEASE)?;
+        change(&mut setup);
+        let ended = setup.spawn()?.wait(TIMEOUT)?;
+        ensure!(ended.code() == Some(2), "{ended:?}: {}", setup.log_text());
+        Ok(setup.log_text())
+    };
+    let text = refused(&|setup| {
+        setup
+            .arguments
+            .extend(["--resp".to_owned(), ":0".to_owned()]);
+    })?;
+    ensure!(text.contains("serves one shard"), "{text}");
+    let text = refused(&|setup| {
+        setup.address.set_ip([0, 0, 0, 0].into());
+        setup.arguments.push("--insecure".to_owned());
+    })?;
+    ensure!(text.contains("advertise"), "{text}");
+    let text = refused(&|setup| {
+        // It is the last argument.
+        setup.arguments.pop();
+        setup.arguments.push("1s".to_owned());
+    })?;
+    ensure!(text.contains("2s to 60s"), "{text}");
+
+    let directory = tempfile::tempdir()?;
+    let one = cluster.member(directory.path(), "a", LEASE)?;
+    let mut first = one.start()?;
+    let elsewhere = tempfile::tempdir()?;
+    let same = cluster.member(elsewhere.path(), "a", LEASE)?;
+    let mut second = same.start()?;
+    let ended = first.wait(TIMEOUT)?;
+    ensure!(ended.code() == Some(5), "{ended:?}");
+    ensure!(one.log_text().contains("--node"), "{}", one.log_text());
+    second.stop()
+}

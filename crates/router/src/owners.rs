@@ -1,0 +1,153 @@
+//! The nodes of a cluster and the owners of its shards, as this node saw them last.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use ganger_types::ShardId;
+
+use crate::Address;
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterNode {
+    /// Name of the node.
+    pub name: String,
+    /// Address at which other nodes reach it, `HOST:PORT`.
+    pub address: String,
+    /// Version of its program.
+    pub version: String,
+    /// Time since its last beat.
+    pub silent_for: Duration,
+    /// Whether it counts as alive.
+    pub is_live: bool,
+    /// Whether it gives its shards away.
+    pub is_draining: bool,
+}
+
+/// A shard of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterShard {
+    /// Id of the shard.
+    pub shard: ShardId,
+    /// Name of the node that is to serve it; `None` while no node is.
+    pub node: Option<String>,
+    /// Name of the node that serves it; `None` while none does.
+    pub owner: Option<String>,
+    /// Number of times that the shard has changed hands, and been taken back.
+    pub epoch: u64,
+}
+
+/// What a node knows of its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterState {
+    /// Name of this node.
+    pub node: String,
+    /// The nodes, by name.
+    pub nodes: Vec<ClusterNode>,
+    /// The shards, in their order.
+    pub shards: Vec<ClusterShard>,
+    /// Whether this node is a member and serves every shard that is placed on it.
+    pub is_ready: bool,
+}
+
+/// The owners of the shards, which the server keeps current. Cheap to clone; all clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Owners(Arc<RwLock<Arc<ClusterState>>>);
+
+impl PartialEq for Owners {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Owners {}
+
+impl Owners {
+    /// Returns the state of this moment.
+    pub fn now(&self) -> Arc<ClusterState> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes the state.
+    pub fn change(&self, change: impl FnOnce(&mut ClusterState)) {
+        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut state));
+    }
+
+    /// Returns the ids of all shards.
+    pub fn shards(&self) -> Vec<ShardId> {
+        let state = self.now();
+        state.shards.iter().map(|it| it.shard.clone()).collect()
+    }
+
+    /// Returns the address of the node that serves a shard, or is to serve it.
+    pub fn address(&self, shard: &ShardId) -> Address {
+        let state = self.now();
+        let Some(found) = state.shards.iter().find(|it| it.shard == *shard) else {
+            return Address::Unknown;
+        };
+        let Some(name) = found.owner.as_ref().or(found.node.as_ref()) else {
+            return Address::Away("no node owns it yet".to_owned());
+        };
+        if *name == state.node {
+            return Address::Away("this node is taking it over".to_owned());
+        }
+        match state.nodes.iter().find(|node| node.name == *name) {
+            Some(node) if node.is_live => Address::At(node.address.clone()),
+            _ => Address::Away(format!(
+                "its node {name} is gone, and another one takes it over"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(id: &str) -> ShardId {
+        ShardId::new(id).expect("it is a name")
+    }
+
+    fn state() -> ClusterState {
+        let node = |name: &str, is_live| ClusterNode {
+            name: name.to_owned(),
+            address: format!("{name}:1"),
+            version: "1".to_owned(),
+            silent_for: Duration::ZERO,
+            is_live,
+            is_draining: false,
+        };
+        let placed = |id: &str, node: &str, owner: Option<&str>| ClusterShard {
+            shard: shard(id),
+            node: Some(node.to_owned()),
+            owner: owner.map(str::to_owned),
+            epoch: 1,
+        };
+        ClusterState {
+            node: "a".to_owned(),
+            nodes: vec![node("a", true), node("b", true), node("c", false)],
+            shards: vec![
+                placed("1", "a", Some("b")),
+                placed("2", "b", None),
+                placed("3", "c", Some("c")),
+                placed("4", "a", None),
+            ],
+            is_ready: true,
+        }
+    }
+
+    #[test]
+    fn a_shard_is_at_its_owner_or_at_the_node_that_is_to_serve_it() {
+        let owners = Owners::default();
+        assert_eq!(owners.address(&shard("1")), Address::Unknown);
+        owners.clone().change(|now| *now = state());
+        assert_eq!(owners.address(&shard("1")), Address::At("b:1".to_owned()));
+        assert_eq!(owners.address(&shard("2")), Address::At("b:1".to_owned()));
+        for away in ["3", "4"] {
+            let found = owners.address(&shard(away));
+            assert!(matches!(found, Address::Away(_)), "{away}: {found:?}");
+        }
+        assert_eq!(owners.shards().len(), 4);
+    }
+}

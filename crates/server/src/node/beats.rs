@@ -1,0 +1,158 @@
+//! The thread that beats.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use ganger_shard::{Clock as _, StopCause, SystemClock};
+use ganger_store::{Line, RepeatedWarning, StoreError};
+use ganger_store_postgres::{BEAT_EVERY, BeatError, Database, Directory, Member, Seen};
+use ganger_types::{Elapsed, ShardId};
+use tokio::sync::watch;
+
+use super::{Order, Shared};
+use crate::shards::FirstEnded;
+
+/// Beats between two looks at the epochs of the shards, which only people see.
+const EPOCHS_EVERY: u64 = 10;
+
+/// State of the thread.
+pub(super) struct Beats {
+    pub(super) member: Member,
+    pub(super) database: Arc<Database>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) ordered: Receiver<Order>,
+    /// What the last beat saw; `None` before the first.
+    pub(super) seen: watch::Sender<Option<Arc<Seen>>>,
+    pub(super) ended: FirstEnded,
+    /// The default shard.
+    pub(super) home: ShardId,
+    /// Shards that could not be released yet.
+    pub(super) unreleased: BTreeSet<u32>,
+}
+
+impl Beats {
+    /// Beats until the node leaves.
+    pub(super) fn run(mut self) {
+        let began = SystemClock.monotonic();
+        let (mut warning, mut beats) = (RepeatedWarning::default(), 0);
+        loop {
+            let sent = SystemClock.monotonic();
+            match self.beat(sent, beats % EPOCHS_EVERY == 0) {
+                Ok(()) => beats += 1,
+                Err(error @ BeatError::NameTaken(_)) => return self.end(&error),
+                Err(BeatError::Store(error)) => {
+                    self.shared.counters.missed.fetch_add(1, Ordering::Relaxed);
+                    self.check_ready();
+                    let at = Elapsed::default().after(sent.saturating_sub(began));
+                    log(warning.occur(at), &error);
+                }
+            }
+            if self.obey_until(sent + BEAT_EVERY) {
+                return;
+            }
+        }
+    }
+
+    fn beat(&mut self, sent: Duration, reads_epochs: bool) -> Result<(), BeatError> {
+        let released: Vec<u32> = self.unreleased.iter().copied().collect();
+        for shard in released {
+            self.release(shard);
+        }
+        let shared = Arc::clone(&self.shared);
+        let clock = || SystemClock.monotonic();
+        let may_hold = |shard| !self.unreleased.contains(&shard) && shared.may_hold(shard);
+        let seen = self.member.beat(&clock, &may_hold)?;
+        let sure_for = self.member.name().sure_for();
+        self.shared.confirm(&seen, sent + sure_for);
+        let counters = &self.shared.counters;
+        counters
+            .taken_over
+            .fetch_add(seen.taken_over, Ordering::Relaxed);
+        counters.moved.fetch_add(seen.moved, Ordering::Relaxed);
+        if seen.taken_over > 0 {
+            tracing::warn!(
+                shards = seen.taken_over,
+                "shards are taken from a dead node"
+            );
+        }
+        if reads_epochs {
+            self.read_epochs();
+        }
+        self.seen.send_replace(Some(Arc::new(seen)));
+        Ok(())
+    }
+
+    fn read_epochs(&self) {
+        // Shards may have been added.
+        let directory = Directory::read(&self.database);
+        match directory.and_then(|directory| directory.status(&self.database)) {
+            Ok(status) => {
+                let epochs = status.iter().map(|shard| (shard.number, shard.epoch));
+                self.shared.held().epochs = epochs.collect();
+            }
+            Err(error) => tracing::debug!(%error, "the epochs of the shards cannot be read"),
+        }
+    }
+
+    /// Does what is ordered until a time; returns whether the node has left.
+    fn obey_until(&mut self, time: Duration) -> bool {
+        loop {
+            let left = time.saturating_sub(SystemClock.monotonic());
+            match self.ordered.recv_timeout(left) {
+                Ok(Order::Release(shard)) => self.release(shard),
+                Ok(Order::Leave(left)) => {
+                    if let Err(error) = self.member.leave() {
+                        tracing::warn!(%error, "other nodes wait for the lease before they take the shards over");
+                    }
+                    // Nobody may wait for it any more.
+                    let _ = left.send(());
+                    return true;
+                }
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn release(&mut self, shard: u32) {
+        match self.member.release(shard) {
+            Ok(()) => drop(self.unreleased.remove(&shard)),
+            Err(error) => {
+                tracing::debug!(shard, %error, "the shard is released later");
+                self.unreleased.insert(shard);
+            }
+        }
+    }
+
+    /// Notes that the node is not ready once it is not sure of its shards.
+    fn check_ready(&self) {
+        if SystemClock.monotonic() >= self.shared.held().until {
+            self.shared.owners.change(|state| state.is_ready = false);
+        }
+    }
+
+    /// Ends the process: it can be no node of this cluster.
+    fn end(&self, error: &BeatError) {
+        let cause = StopCause::Fenced {
+            reason: error.to_string(),
+        };
+        self.ended.send_if_modified(|first| {
+            let is_first = first.is_none();
+            first.get_or_insert_with(|| (self.home.clone(), cause));
+            is_first
+        });
+    }
+}
+
+fn log(line: Option<Line>, error: &StoreError) {
+    match line {
+        Some(Line::First) => tracing::error!(%error, "a beat of this node failed"),
+        Some(Line::Again { times }) => {
+            tracing::error!(%error, times, "beats of this node still fail");
+        }
+        None => {}
+    }
+}

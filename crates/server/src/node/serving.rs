@@ -1,0 +1,245 @@
+//! The task that opens the shards which this node holds, and closes those that it does not hold any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+
+use ganger_router::{ClusterNode, ClusterShard, ClusterState};
+use ganger_shard::{Clock as _, Handle, Health, StopCause, SystemClock};
+use ganger_store_postgres::{NodeName, Seen, SeenShard};
+use ganger_types::ShardId;
+use tokio::sync::{mpsc, watch};
+
+use super::{NodeContext, Order, Shared};
+use crate::config::Config;
+use crate::error::StartError;
+use crate::shard_dispatch::ShardDispatch;
+use crate::shards::{FirstEnded, OnEnded, Opening, Stores, open};
+
+/// A shard of this node.
+enum Slot {
+    Opening,
+    Open(Handle),
+    Closing,
+}
+
+/// What has become of a shard.
+enum Event {
+    /// The attempt to open it has ended.
+    Opened(SeenShard, Result<Handle, StartError>),
+    /// It has ended by itself, because another process took it over.
+    Ended(u32),
+    /// It has ended as it was asked to.
+    Closed(u32),
+}
+
+/// State of the task.
+pub(super) struct Serving {
+    wiring: crate::start::Wiring,
+    dispatcher: Arc<ShardDispatch>,
+    stores: Stores,
+    config: Config,
+    name: NodeName,
+    shared: Arc<Shared>,
+    orders: Sender<Order>,
+    ended: FirstEnded,
+    slots: BTreeMap<u32, Slot>,
+    events_out: mpsc::UnboundedSender<Event>,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Serving {
+    pub(super) fn new(
+        context: NodeContext<'_>,
+        name: NodeName,
+        shared: Arc<Shared>,
+        orders: Sender<Order>,
+    ) -> Self {
+        let (events_out, events) = mpsc::unbounded_channel();
+        Self {
+            dispatcher: Arc::clone(context.dispatcher),
+            stores: context.stores.clone(),
+            config: context.config.clone(),
+            wiring: context.wiring,
+            ended: context.ended,
+            name,
+            shared,
+            orders,
+            slots: BTreeMap::new(),
+            events_out,
+            events,
+        }
+    }
+
+    /// Follows what the beats see, until they end.
+    pub(super) async fn run(mut self, mut seen: watch::Receiver<Option<Arc<Seen>>>) {
+        loop {
+            tokio::select! {
+                changed = seen.changed() => if changed.is_err() {
+                    return;
+                },
+                Some(event) = self.events.recv() => self.note(event),
+            }
+            let now = seen.borrow_and_update().clone();
+            if let Some(now) = now.filter(|_| self.takes_more()) {
+                self.settle(&now);
+                self.publish(&now);
+            }
+        }
+    }
+
+    fn takes_more(&self) -> bool {
+        self.shared.takes_more.load(Ordering::Acquire)
+    }
+
+    /// Gives a shard up in the control tables.
+    fn release(&self, shard: u32) {
+        // Without the thread nobody beats, and others find out.
+        drop(self.orders.send(Order::Release(shard)));
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Opened(shard, Ok(handle)) => self.opened(&shard, handle),
+            Event::Opened(shard, Err(error)) => {
+                tracing::error!(shard = %shard.id, %error, "the shard cannot be opened; it is tried again");
+                self.drop_slot(shard.number);
+            }
+            Event::Ended(number) => {
+                if let Some(Slot::Open(handle)) = self.slots.get(&number) {
+                    let id = handle.id().clone();
+                    tracing::warn!(shard = %id, "another process owns the shard; the other shards are served on");
+                    self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
+                    self.withdraw(&id);
+                    self.drop_slot(number);
+                }
+            }
+            Event::Closed(number) => {
+                self.slots.remove(&number);
+                self.shared.forget(number);
+                self.release(number);
+            }
+        }
+    }
+
+    fn opened(&mut self, shard: &SeenShard, handle: Handle) {
+        if matches!(handle.health(), Health::Stopped { .. }) {
+            return self.drop_slot(shard.number);
+        }
+        tracing::info!(shard = %shard.id, "this node owns the shard");
+        self.wiring.router.add(&handle);
+        let dialects = self.wiring.dialects(&handle);
+        self.dispatcher.put(&shard.id, dialects);
+        self.slots.insert(shard.number, Slot::Open(handle));
+    }
+
+    /// Forgets a shard that ended here; this node does not take it again for a lease.
+    fn drop_slot(&mut self, number: u32) {
+        self.slots.remove(&number);
+        self.shared.forget(number);
+        self.shared.refuse(number, self.name.lease);
+        self.release(number);
+    }
+
+    /// Lets no further request get to a shard here.
+    fn withdraw(&self, shard: &ShardId) {
+        self.dispatcher.remove(shard);
+        self.wiring.router.remove(shard);
+    }
+
+    /// Opens and closes shards.
+    fn settle(&mut self, seen: &Seen) {
+        for shard in &seen.shards {
+            let is_placed = shard.is_ours && shard.node == self.name.node;
+            match self.slots.get(&shard.number) {
+                None if is_placed && self.shared.may_hold(shard.number) => self.open(shard),
+                None if shard.is_ours && !is_placed => self.release(shard.number),
+                Some(Slot::Open(handle)) if !is_placed => {
+                    let handle = handle.clone();
+                    self.close(shard, handle);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn open(&mut self, shard: &SeenShard) {
+        self.slots.insert(shard.number, Slot::Opening);
+        let opening = Opening {
+            shard: shard.id.clone(),
+            on_ended: self.on_ended(shard.number),
+            ownership: Some(self.shared.adopt(shard.number)),
+        };
+        let (config, stores) = (self.config.clone(), self.stores.clone());
+        let (events, shard) = (self.events_out.clone(), shard.clone());
+        tokio::spawn(async move {
+            let opened = open(&config, &stores, opening).await;
+            // Nobody listens after the beats have ended.
+            let _ = events.send(Event::Opened(shard, opened));
+        });
+    }
+
+    /// A shard that another process took over ends alone; any other end of a shard is that of the process.
+    fn on_ended(&self, number: u32) -> OnEnded {
+        let (events, ended) = (self.events_out.clone(), self.ended.clone());
+        Arc::new(move |shard, cause| match cause {
+            StopCause::Requested => {}
+            StopCause::Fenced { .. } => drop(events.send(Event::Ended(number))),
+            StopCause::StoreLost { .. } | StopCause::InvariantBroken { .. } => {
+                ended.send_if_modified(|first| {
+                    let is_first = first.is_none();
+                    first.get_or_insert_with(|| (shard.clone(), cause.clone()));
+                    is_first
+                });
+            }
+        })
+    }
+
+    fn close(&mut self, shard: &SeenShard, handle: Handle) {
+        if shard.is_ours {
+            tracing::info!(shard = %shard.id, to = shard.node, "the shard moves to another node");
+        } else {
+            tracing::warn!(shard = %shard.id, to = shard.node, "another node has taken the shard over");
+            self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.withdraw(&shard.id);
+        self.slots.insert(shard.number, Slot::Closing);
+        let (events, number) = (self.events_out.clone(), shard.number);
+        tokio::spawn(async move {
+            handle.stop().await;
+            let _ = events.send(Event::Closed(number));
+        });
+    }
+
+    /// Shows others what this node sees.
+    fn publish(&self, seen: &Seen) {
+        let named = |name: &String| (!name.is_empty()).then(|| name.clone());
+        let held = self.shared.held();
+        let is_open = |number| matches!(self.slots.get(number), Some(Slot::Open(_)));
+        let mut placed = seen.shards.iter();
+        let is_served = placed.all(|shard| shard.node != self.name.node || is_open(&shard.number));
+        let nodes = seen.nodes.iter().map(|node| ClusterNode {
+            name: node.name.clone(),
+            address: node.address.clone(),
+            version: node.version.clone(),
+            silent_for: node.silent_for,
+            is_live: node.is_live,
+            is_draining: node.is_draining,
+        });
+        let shards = seen.shards.iter().map(|shard| ClusterShard {
+            shard: shard.id.clone(),
+            node: named(&shard.node),
+            owner: named(&shard.holder),
+            epoch: held.epochs.get(&shard.number).copied().unwrap_or(0),
+        });
+        let state = ClusterState {
+            node: self.name.node.clone(),
+            nodes: nodes.collect(),
+            shards: shards.collect(),
+            is_ready: is_served && SystemClock.monotonic() < held.until,
+        };
+        drop(held);
+        self.shared.owners.change(|now| *now = state);
+    }
+}
