@@ -100,14 +100,14 @@ impl<T> Future for Answered<T> {
                 let is_same = known
                     .as_ref()
                     .is_some_and(|known| known.will_wake(cx.waker()));
-                let (current, stale) = match known {
+                let (current, replaced) = match known {
                     Some(known) if is_same => (known, None),
                     known => (cx.waker().clone(), known),
                 };
                 *state = SlotState::Empty(Some(current));
                 // Dropping the waker of another task may end that task: not under the lock.
                 drop(state);
-                drop(stale);
+                drop(replaced);
                 Poll::Pending
             }
         }
