@@ -302,6 +302,23 @@ impl OperationRecord {
         (query, pause)
     }
 
+    /// The graph that the operation cancels as a whole: all its members that have not ended, without a ceiling. `None` if
+    /// the operation does something else.
+    pub fn cancelled_graph(&self) -> Option<&Graph> {
+        if self.action != OperationAction::Cancel || self.at_most.is_some() {
+            return None;
+        }
+        let graph = self.filter.graph.as_ref()?;
+        let has_live_states = JobStates::LIVE.is_within(self.filter.states);
+        let alone = JobFilter {
+            graph: Some(graph.clone()),
+            states: self.filter.states,
+            created_before: self.filter.created_before,
+            ..JobFilter::default()
+        };
+        (has_live_states && self.filter == alone).then_some(graph)
+    }
+
     /// Size of a page, and the pause between two.
     fn pace(&self) -> (u64, Duration) {
         let page_max = u64::try_from(OPERATION_PAGE_MAX).unwrap_or(u64::MAX);
