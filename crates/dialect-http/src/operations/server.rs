@@ -3,12 +3,12 @@
 use ganger_access::Right;
 use ganger_document::view::audit::AuditLog;
 use ganger_document::view::server::Server;
+use ganger_document::view::whoami::WhoAmI;
 use http::Method;
 
 use super::{Operation, operation, plain};
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
-use crate::resource::whoami::WhoAmI;
 use crate::resource::{audit_log, health, home, metrics, server, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {

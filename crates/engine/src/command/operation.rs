@@ -275,6 +275,7 @@ impl Engine {
                         job: Some(id.clone()),
                         priority: fields.priority,
                         queue: fields.queue,
+                        start: fields.start,
                         tags_added: fields.tags_added,
                         tags_removed: fields.tags_removed,
                         labels_set: fields.labels_set,
