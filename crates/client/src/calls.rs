@@ -8,6 +8,7 @@ mod leases;
 mod operations;
 mod queues;
 mod schedules;
+mod series;
 mod server;
 mod submit;
 

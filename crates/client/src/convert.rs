@@ -16,7 +16,7 @@ use crate::model::{FailurePolicy, JobState, KeepFor};
 
 pub(crate) use ganger_proto::convert::{calendar as at, ms, non_empty as some, pairs, us};
 pub(crate) use import::imported;
-pub(crate) use job::{count, page};
+pub(crate) use job::{count, new_start, page};
 pub(crate) use lease::{answer, deliveries, wire_report};
 
 pub(crate) fn labels(pairs: Vec<(String, String)>) -> Vec<v1::Label> {

@@ -26,14 +26,15 @@
 //! | area | methods of [`Client`] |
 //! | --- | --- |
 //! | enqueue | `enqueue`, `enqueue_all(Submission)`, `bulk` (streams very many), `submit_graph` |
-//! | read | `job`, `list`, `wait`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `log_tail`, `follow_log` |
+//! | read | `job`, `list`, `wait`, `attempts`, `why`, `graph`, `result`, `payload`, `inputs`, `log`, `log_tail`, `follow_log` |
 //! | graphs | `graphs`, `graph_summary`, `graph_layout` |
 //! | change | `cancel`, `cancel_graph`, `retry`, `time_out`, `delete`, `alter`, `add_dependencies`, `remove_dependencies` |
 //! | take | `lease`, `report` (many at once), `deregister`, `work` (the stream) |
-//! | queues | `queues`, `list_queues`, `queue`, `configure_queue`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
+//! | queues | `queues`, `list_queues`, `queue`, `queue_with_effective`, `queue_why`, `configure_queue`, `configure_queue_if`, `pause_queue`, `resume_queue`, `forget_queue`, `namespaces`, `configure_namespace` |
 //! | operations | `start_operation`, `operation`, `operations`, `stop_operation`, `cancel_effects` |
-//! | schedules | `put_schedule`, `schedules`, `list_schedules`, `schedule`, `remove_schedule` |
-//! | insight | `failure_groups`, `list_failure_groups`, `statistics`, `workers`, `list_workers`, `tags`, `tracked`, `events` |
+//! | schedules | `put_schedule`, `schedules`, `list_schedules`, `schedule`, `remove_schedule`, `pause_schedule`, `resume_schedule`, `run_schedule`, `next_times`, `preview_schedule` |
+//! | insight | `failure_groups`, `list_failure_groups`, `statistics`, `workers`, `list_workers`, `release_worker`, `tags`, `tracked`, `events` |
+//! | series and names | `series`, `latency`, `kinds`, `names`, `labels` |
 //! | server | `info`, `server`, `audit_log`, `audit`, `import` |
 //!
 //! Signatures: names go in as `&str`, times as `Duration`/`SystemTime`, structs by value:
@@ -42,6 +43,7 @@
 //! enqueue(NewJob) -> Enqueued                       enqueue_all(Submission) -> Accepted
 //! submit_graph(Vec<NewJob>, Option<String>) -> Accepted
 //! bulk(FnMut(u64, Result<Accepted, Error>)) -> Bulk { send(Vec<NewJob>) -> u64, finish() -> () }
+//! attempts(&str) -> Attempts
 //! job(&str) -> Job           list(JobFilter) -> Page          wait(&str, Duration) -> Job
 //! why(&str) -> Explanation   graph(&str, depth: u32, limit: u32) -> GraphView
 //! graphs(after: &str, limit: u32) -> Graphs   graph_summary(&str) -> GraphSummary   graph_layout(&str, LayoutOptions) -> GraphLayout
@@ -60,14 +62,19 @@
 //! remove_dependencies(&str, on: Option<&[&str]>) -> ChangeResult
 //! lease(LeaseRequest) -> Vec<Delivery>   report(Vec<(LeaseRef, Report)>) -> Vec<ReportResult>   deregister(&str) -> ()
 //! queues() -> Vec<QueueView>     queue(&str) -> QueueView     configure_queue(&str, QueueSettings) -> QueueView
+//! queue_why(&str) -> QueueWhy    configure_queue_if(&str, QueueSettings, version: &str) -> QueueView
 //! pause_queue(&str) -> ()        resume_queue(&str) -> ()     forget_queue(&str) -> ()
 //! namespaces() -> Vec<NamespaceView>   configure_namespace(&str, NamespaceSettings) -> NamespaceView
 //! put_schedule(NewSchedule) -> Schedule  schedules() -> Vec<Schedule>  schedule(&str) -> Schedule  remove_schedule(&str) -> ()
-//! run_schedule(&str) -> Schedule   next_times(&str, count: u32) -> Vec<SystemTime>
+//! run_schedule(&str) -> Schedule   pause_schedule(&str) -> Schedule   resume_schedule(&str) -> Schedule
+//! next_times(&str, count: u32) -> Vec<SystemTime>   preview_schedule(NewSchedule, count: u32) -> Vec<SystemTime>
 //! failure_groups() -> Vec<(String, u64)>   statistics(queue: &str, day: Option<SystemTime>) -> Statistics
 //! attention() -> Vec<AttentionItem>   rates(queues: &[String]) -> (QueueRates, Vec<QueueRates>)
 //! alerts() -> Vec<Alert>         test_alert(&str) -> String   // the job of the message, in the namespace `ganger`
-//! workers() -> Vec<Worker>  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
+//! series(SeriesFilter, SeriesOptions) -> Series   latency(SeriesFilter, quantiles: &[f64]) -> Latency
+//! kinds(SeriesFilter, after: &str, limit: u32) -> Kinds   names(NamesOf, prefix: &str, limit: u32) -> Names
+//! labels(key: Option<&str>, prefix: &str, after: &str, limit: u32) -> Labels
+//! workers() -> Vec<Worker>  release_worker(&str) -> u64  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! list_queues() -> Listed<QueueView>   list_schedules() -> Listed<Schedule>   // also of all shards: at_all_shards()
 //! list_workers() -> Listed<Worker>     list_failure_groups() -> Listed<FailureGroup>

@@ -14,6 +14,7 @@ mod view;
 use std::time::Duration;
 
 pub use ganger_document::view::alert::Alert;
+pub use ganger_document::view::attempt::{Attempt, Attempts};
 pub use ganger_document::view::attention::{Gravity, Item as AttentionItem};
 pub use ganger_document::view::audit::{AuditLog, AuditRecord};
 pub use ganger_document::view::change::{AffectedJobs, CancelEffects};
@@ -26,12 +27,21 @@ pub use ganger_document::view::graphs::{
 };
 pub use ganger_document::view::history::HistoryEntry;
 pub use ganger_document::view::job::{Failure, Job, JobCount, Lease as LeaseView, Page};
+pub use ganger_document::view::names::{LabelCount, Labels, Names};
 pub use ganger_document::view::operation::{Filter as OperationFilter, LeftOut, Operation};
-pub use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
+pub use ganger_document::view::queue::{
+    Asker, EffectiveSetting, NamespaceView, QueuePace, QueueReason, QueueView, QueueWhy,
+};
 pub use ganger_document::view::reason::{Explanation, JobAndState, Reason};
 pub use ganger_document::view::schedule::{Schedule, ScheduleTime};
+pub use ganger_document::view::series::{
+    DurationBin, Durations, KindTotals, Kinds, Latency, Series, SeriesLine,
+};
 pub use ganger_document::view::server::{Server, ServerShard};
-pub use ganger_document::view::statistics::{Bin, DurationSample, Statistics};
+pub use ganger_document::view::statistics::{
+    Bin, DurationSample, FailureGroup, FailuresOf, Statistics,
+};
+pub use ganger_document::view::whoami::Grant;
 pub use ganger_document::view::worker::{HeldJob, Worker};
 pub use ganger_types::command::TakeMode;
 pub use ganger_types::{

@@ -9,9 +9,9 @@ use crate::command::import;
 #[cfg(feature = "quantumleap")]
 use crate::command::ngsi;
 use crate::command::{
-    alerts, audit_log, backup, bench, check, completions, events, failures, graphs, job, man,
-    operation, outbox, queue, run, schedule, server, server_info, stats, submit, token, top,
-    version, worker, workers,
+    alerts, attention, audit_log, backup, bench, check, completions, events, failures, graphs, job,
+    man, names, namespace, operation, outbox, queue, run, schedule, series, server, server_info,
+    stats, submit, token, top, version, whoami, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -52,6 +52,9 @@ pub(crate) enum Command {
     /// Show and change queues.
     #[command(subcommand)]
     Queue(queue::QueueCommand),
+    /// Show and change namespaces.
+    #[command(subcommand)]
+    Namespace(namespace::NamespaceCommand),
     /// Show failed jobs by cause, and retry them.
     #[command(subcommand)]
     Failures(failures::FailuresCommand),
@@ -61,7 +64,9 @@ pub(crate) enum Command {
     /// Show and stop operations on many jobs.
     #[command(subcommand)]
     Operation(operation::OperationCommand),
-    /// Show the workers and what they run.
+    /// Show what needs attention, the worst first.
+    Attention(attention::AttentionArgs),
+    /// Show the workers and what they run; release the jobs of a dead one.
     Workers(workers::WorkersArgs),
     /// List graphs, or show how far one is and what holds it up.
     Graphs(graphs::GraphsArgs),
@@ -69,12 +74,27 @@ pub(crate) enum Command {
     Outbox(outbox::OutboxArgs),
     /// Show the server, its queues, and the statistics of a day.
     Stats(stats::StatsArgs),
+    /// Show counters and gauges of queues and kinds, step by step.
+    Series(series::SeriesArgs),
+    /// Show how long jobs waited and attempts ran: quantiles.
+    Latency(series::LatencyArgs),
+    /// Show what happened to the jobs of each kind.
+    Kinds(series::KindsArgs),
+    /// List names that are in use and begin alike.
+    Names(names::NamesArgs),
+    /// List the keys of labels, or the values of one, with their numbers of jobs.
+    Labels(names::LabelsArgs),
+    /// List the most used tags, with their numbers of jobs.
+    Tags(names::TagsArgs),
     /// Show the server: its shards, how busy they are, their space, and its settings.
     ServerInfo(server_info::ServerInfoArgs),
     /// Show the nodes of a cluster, and the shards that each owns.
     Nodes,
     /// Show the shards of a cluster, and the nodes that own them.
     Shards,
+    /// Show who the server takes the caller for, and what it may do.
+    #[command(name = "whoami")]
+    WhoAmI(whoami::WhoAmIArgs),
     /// Show who did what: the newest records of the audit log.
     AuditLog(audit_log::AuditLogArgs),
     /// Show events as they happen.

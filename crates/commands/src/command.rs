@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub(crate) mod alerts;
+pub(crate) mod attention;
 pub(crate) mod audit_log;
 pub(crate) mod backup;
 pub(crate) mod bench;
@@ -15,6 +16,8 @@ pub(crate) mod graphs;
 pub(crate) mod import;
 pub(crate) mod job;
 pub(crate) mod man;
+pub(crate) mod names;
+pub(crate) mod namespace;
 mod new_job;
 #[cfg(feature = "quantumleap")]
 pub(crate) mod ngsi;
@@ -25,6 +28,7 @@ pub(crate) mod progress;
 pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod schedule;
+pub(crate) mod series;
 pub(crate) mod server;
 pub(crate) mod server_info;
 pub(crate) mod stats;
@@ -33,6 +37,7 @@ pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod version;
 pub(crate) mod waiting;
+pub(crate) mod whoami;
 pub(crate) mod worker;
 pub(crate) mod workers;
 
@@ -91,6 +96,15 @@ async fn serve(context: &Context, command: Command) -> Outcome {
         Command::Graphs(args) => graphs::run(context, &args).await,
         Command::Schedule(command) => schedule::run(context, command).await,
         Command::Operation(command) => operation::run(context, command).await,
+        Command::Namespace(command) => namespace::run(context, command).await,
+        Command::Attention(args) => attention::run(context, &args).await,
+        Command::Series(args) => series::series(context, args).await,
+        Command::Latency(args) => series::latency(context, args).await,
+        Command::Kinds(args) => series::kinds(context, args).await,
+        Command::Names(args) => names::names(context, &args).await,
+        Command::Labels(args) => names::labels(context, &args).await,
+        Command::Tags(args) => names::tags(context, &args).await,
+        Command::WhoAmI(args) => whoami::run(context, &args).await,
         Command::Workers(args) => workers::run(context, &args).await,
         Command::Outbox(args) => outbox::run(context, &args).await,
         Command::Stats(args) => stats::run(context, args).await,

@@ -10,6 +10,8 @@ mod command;
 mod context;
 mod document;
 mod exit;
+#[cfg(test)]
+mod parity;
 mod show;
 
 use std::process::ExitCode;

@@ -21,6 +21,7 @@ use ganger_document::names::{Name, show};
 use ganger_shard::Handle;
 use ganger_types::{Command, Reply, ShardId};
 use maud::{Markup, html};
+use sha2::{Digest as _, Sha256};
 
 use crate::fault::Fault;
 use crate::links::own_path;
@@ -30,7 +31,7 @@ use crate::params::Params;
 use crate::view::View;
 use crate::widgets::{do_address, fields};
 
-pub(crate) use done::{Repeats, Sent};
+pub(crate) use done::{Answered, Repeats, Sent};
 pub(crate) use jobs::{read_labels, words};
 pub(crate) use namespaces::settings_form as namespace_form;
 pub(crate) use queues::settings_form;
@@ -83,6 +84,23 @@ impl Form {
     /// Whether the question has been answered.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.fields.has("confirmed")
+    }
+
+    /// Hash of the form and of the action that it asks for. Two forms have the same one only if all their fields are the
+    /// same, apart from the token, which differs from page to page.
+    pub(crate) fn fingerprint(&self, action: &str) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let mut add = |text: &[u8]| {
+            let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            hash.update(length.to_be_bytes());
+            hash.update(text);
+        };
+        add(action.as_bytes());
+        for (name, value) in self.fields.raw_pairs().filter(|pair| pair.0 != "csrf") {
+            add(name.as_bytes());
+            add(value);
+        }
+        hash.finalize().into()
     }
 
     /// Where the form was sent from.

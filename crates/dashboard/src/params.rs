@@ -143,6 +143,13 @@ impl Params {
         self.bytes(name).is_some()
     }
 
+    /// All parameters in their order, with the bytes of their values.
+    pub(crate) fn raw_pairs(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_slice()))
+    }
+
     /// The pairs as text, names decoded.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, String)> {
         self.0

@@ -6,6 +6,7 @@ mod lease;
 mod list;
 mod place;
 mod schedule;
+mod series;
 
 use std::time::Duration;
 
@@ -21,11 +22,12 @@ use crate::problem::Problem;
 
 pub(crate) use ganger_proto::convert::At;
 pub(crate) use import::import;
-pub(crate) use job::{alter, enqueue, members};
+pub(crate) use job::{alter, enqueue, members, start};
 pub(crate) use lease::{StreamSettings, cut, hello, lease, report};
 pub(crate) use list::{Order, job_query, listing, matching_query};
 pub(crate) use place::Shards;
-pub(crate) use schedule::schedule;
+pub(crate) use schedule::{preview, schedule};
+pub(crate) use series::{kinds, label_values, latency, names, series};
 
 /// A name that must not be empty.
 pub(crate) fn name<'a, T>(

@@ -1,6 +1,7 @@
 //! Documents of answers: conversion of records and replies.
 
 pub mod alert;
+pub mod attempt;
 pub mod attention;
 pub mod audit;
 pub mod change;
@@ -12,13 +13,16 @@ pub mod graphs;
 pub mod history;
 pub mod input;
 pub mod job;
+pub mod names;
 pub mod operation;
 pub mod queue;
 pub mod reason;
 pub mod schedule;
+pub mod series;
 pub mod server;
 pub mod statistics;
 pub mod submission;
+pub mod whoami;
 pub mod worker;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Change, FailurePolicy, Group, HistoryEntry, InputRow, InputState, JobId, JobKey, JobState, Now,
-    Outcome, What,
+    OperationNumber, Outcome, What,
 };
 
 use crate::engine::Engine;
@@ -53,6 +53,9 @@ impl Engine {
                 return;
             };
             if self.is_live(dependency) && !self.has_users(dependency) {
+                if let Some((operation, _)) = self.cancellation_of(dependency) {
+                    *self.operations.cascaded.entry(operation).or_default() += 1;
+                }
                 let reason = format!("job {}{NEEDLESS}", suspects.known[&dependency]);
                 self.cancel_job(dependency, &reason, turn);
             }
@@ -67,6 +70,12 @@ impl Engine {
         ended: &EndedJob,
         turn: &mut Turn<'_>,
     ) {
+        if ended.outcome != Outcome::Succeeded
+            && policy != FailurePolicy::Wait
+            && self.cancel_with_graph(dependent, turn)
+        {
+            return;
+        }
         match (ended.outcome, policy) {
             (Outcome::Succeeded, _) => {
                 let (dependency, id) = (ended.key, ended.id.clone());
@@ -89,6 +98,36 @@ impl Engine {
             }
             (_, FailurePolicy::Wait) => {}
         }
+    }
+
+    /// Cancels a member of a graph that a running operation cancels as a whole, so that the graph ends as if one command
+    /// had cancelled it: no member fails or goes on because an earlier one was cancelled before it. Returns false for
+    /// any other job.
+    pub(crate) fn cancel_with_graph(&mut self, key: JobKey, turn: &mut Turn<'_>) -> bool {
+        let Some((operation, reason)) = self.cancellation_of(key) else {
+            return false;
+        };
+        *self.operations.cascaded.entry(operation).or_default() += 1;
+        self.cancel_job(key, &reason, turn);
+        true
+    }
+
+    /// The running operation that cancels the graph of a job as a whole, and its reason.
+    fn cancellation_of(&self, key: JobKey) -> Option<(OperationNumber, String)> {
+        if self.operations.cancels_no_graph() {
+            return None;
+        }
+        let graph = self.job(key).graph()?;
+        let namespace = &self.spaces[self.space_of_job(key)].name;
+        let record = self.operations.cancelling(namespace, graph)?;
+        Some((record.number, record.reason.clone()))
+    }
+
+    /// Applies the consequences of all endings as [`Self::propagate_endings`], and adds the jobs that were cancelled with
+    /// their graphs to the progress of the operations.
+    pub(crate) fn settle_endings(&mut self, turn: &mut Turn<'_>) {
+        self.propagate_endings(turn);
+        self.count_cascaded(turn);
     }
 
     /// Fails a job that is not running, with an entry in its history.

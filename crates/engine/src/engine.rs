@@ -129,7 +129,7 @@ impl Engine {
             Command::Import(cmd) => self.import(*cmd, turn),
             Command::Query(query) => self.query(turn.now, &query, turn.known),
         };
-        self.propagate_endings(turn);
+        self.settle_endings(turn);
         self.emit_external_events(turn);
         self.peers.graph_being_cancelled = None;
         answer
@@ -195,7 +195,7 @@ impl Engine {
         };
         let turn = &mut turn.at(moment);
         self.fire(space, timer, now, turn);
-        self.propagate_endings(turn);
+        self.settle_endings(turn);
     }
 
     /// Fires the timers that are due at `now` in the namespace of a command, if it runs on its callers' clocks.
@@ -218,7 +218,7 @@ impl Engine {
         };
         while let Some((_, timer)) = self.spaces[space].timers.pop_due(now) {
             self.fire(space, timer, now, turn);
-            self.propagate_endings(turn);
+            self.settle_endings(turn);
         }
     }
 

@@ -200,6 +200,20 @@ impl Engine {
     /// The number of operations with a timer: all that have ended, apart from the newest if it stays longer.
     fn check_operations(&self, wrong: &mut Vec<String>) -> usize {
         let mut armed = 0;
+        let running = self.operations.running();
+        let cancelled = running.filter_map(|record| {
+            let name = (record.namespace.clone(), record.cancelled_graph()?.clone());
+            Some((name, record.number))
+        });
+        let cancelled: BTreeMap<_, _> = cancelled.collect();
+        if !cancelled
+            .keys()
+            .eq(self.operations.cancelled_graphs().keys())
+        {
+            wrong.push(
+                "graphs that running operations cancel are not those in the index".to_owned(),
+            );
+        }
         for record in self.operations.iter() {
             let Some(due) = forgotten_at(record) else {
                 continue;

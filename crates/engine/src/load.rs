@@ -145,6 +145,7 @@ impl Loader {
         let worker = WorkerState {
             seen: self.now.elapsed,
             seen_at: lease.granted_at,
+            lease_for: lease.lease_for,
             holds: std::collections::BTreeSet::new(),
         };
         engine.spaces[space]

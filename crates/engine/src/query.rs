@@ -5,13 +5,14 @@ mod lists;
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::time::Duration;
 
 use ganger_types::limits::SCHEDULE_TIMES_MAX;
 use ganger_types::query::Query;
 use ganger_types::reply::{QueueView, WorkerView};
 use ganger_types::{
-    Answer, Day, JobId, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue, Rejection,
-    Reply, Sample, ScheduleId, StatisticsRecord, Timestamp, Worker,
+    Answer, Day, JobId, JobKey, Namespace, NamespaceRecord, NamespaceSettings, Now, Queue,
+    Rejection, Reply, Sample, ScheduleId, StatisticsRecord, Timestamp, Worker,
 };
 
 use crate::engine::Engine;
@@ -258,9 +259,15 @@ impl Engine {
         limit: usize,
     ) -> Vec<WorkerView> {
         self.in_space(namespace, |space| {
+            let held = |key: &JobKey| self.job(*key).lease().map(|lease| lease.lease_for);
             let view = |(worker, state): (&Worker, &crate::state::WorkerState)| WorkerView {
                 worker: worker.clone(),
                 seen_at: state.seen_at,
+                lease_for: state
+                    .holds
+                    .iter()
+                    .filter_map(held)
+                    .fold(state.lease_for, Duration::max),
                 holds: state
                     .holds
                     .iter()

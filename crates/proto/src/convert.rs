@@ -4,6 +4,7 @@
 //! field by its path ([`At`]). The server converts requests by these rules, and the client converts answers by the
 //! same ones.
 
+mod attempt;
 mod attention;
 mod cancellation;
 mod cluster;
@@ -17,6 +18,7 @@ mod operation;
 mod policy;
 mod queue;
 mod schedule;
+mod series;
 mod server;
 mod settings;
 
@@ -33,13 +35,13 @@ pub use explanation::{calendar, explanation, us};
 pub use graph::graph;
 pub use graphs::{graph_layout, graph_summary, graphs};
 pub use insight::statistics;
-pub use job::{job, job_message};
+pub use job::{job, job_message, shorten_job};
 pub use operation::{operation, operation_message};
 pub use policy::{
     catch_up, check_progress, check_retry, failure_policy, job_state, overlap, priority,
     priority_millionths, retry, take_mode,
 };
-pub use queue::{namespace, queue};
+pub use queue::{effective_messages, namespace, queue};
 pub use schedule::schedule;
 pub use settings::{namespace_settings, queue_counts, queue_settings, retention};
 

@@ -10,10 +10,11 @@ mod remote;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ganger_graphs::{Counts, Drawing, Selection, Shape};
+use ganger_document::view::graphs::{GraphLayout, GraphSummary};
+use ganger_graphs::{Counts, Drawing, LevelRow, Selection, Shape};
 use ganger_shard::Handle;
 use ganger_types::{Graph, JobState, Namespace, ShardId, Timestamp};
 
@@ -88,11 +89,22 @@ pub struct GraphState {
     pub is_cut: bool,
     /// The drawing in which nothing is open.
     drawing: Arc<Drawing>,
+    /// Documents of these states that were made already.
+    made: Arc<Made>,
     shape_read_at: Instant,
     shape_took: Duration,
     /// Time at which the reading of the states began: what happened later may be missing.
     states_read_at: Instant,
     states_took: Duration,
+}
+
+/// Documents of a graph at some time. Each takes time linear in the size of the graph and is made for the first reader,
+/// once until the states are read again.
+#[derive(Default)]
+struct Made {
+    summary: OnceLock<GraphSummary>,
+    layout: OnceLock<GraphLayout>,
+    level_rows: OnceLock<Vec<LevelRow>>,
 }
 
 /// Why a graph is not shown.
@@ -134,12 +146,16 @@ impl Router {
 impl GraphState {
     /// Makes the drawing of a selection.
     pub fn draw(&self, selection: &Selection) -> Arc<Drawing> {
-        let has_all_boxes = matches!(selection.boxes_max, 0 | BOXES_MAX);
-        let is_default = has_all_boxes && selection.open.is_empty() && selection.focus.is_none();
-        if is_default {
+        if is_default(selection) {
             return Arc::clone(&self.drawing);
         }
         Arc::new(Drawing::new(&self.shape, selection, &self.states))
+    }
+
+    /// Rows of a table: level, kind, and the members by state, in order of levels and kinds.
+    pub fn level_rows(&self) -> &[LevelRow] {
+        let rows = || self.shape.level_rows(&self.states);
+        self.made.level_rows.get_or_init(rows)
     }
 
     /// Whether reading only the states would be soon enough for another question.
@@ -297,6 +313,12 @@ impl Graphs {
     }
 }
 
+/// Whether a selection is of the whole graph with nothing open.
+fn is_default(selection: &Selection) -> bool {
+    let has_all_boxes = matches!(selection.boxes_max, 0 | BOXES_MAX);
+    has_all_boxes && selection.open.is_empty() && selection.focus.is_none()
+}
+
 impl GraphState {
     fn new(collected: Collected, began: Instant) -> Self {
         let states: Arc<[JobState]> = collected.states.states.into();
@@ -305,6 +327,7 @@ impl GraphState {
         Self {
             counts: states.iter().copied().collect(),
             drawing: Arc::new(drawing),
+            made: Arc::default(),
             shape: Arc::new(collected.shape),
             states,
             ended_at: collected.states.ended_at,
@@ -321,6 +344,7 @@ impl GraphState {
         Self {
             counts: found.states.iter().copied().collect(),
             states: found.states.into(),
+            made: Arc::default(),
             ended_at: found.ended_at,
             states_read_at: began,
             states_took: began.elapsed(),

@@ -6,7 +6,8 @@ use ganger_types::command::{Cancel, Delete, Retry, Selection};
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
 use ganger_types::{
-    Command, Graph, JobId, JobState, Namespace, PageCursor, Queue, Reply, ShardId, Timestamp,
+    Command, Graph, JobId, JobState, Namespace, OperationAction, PageCursor, Queue, Reply, ShardId,
+    Timestamp,
 };
 
 use crate::{CallError, Handle, StoredJob};
@@ -157,6 +158,36 @@ impl Handle {
         }
     }
 
+    /// Counts the jobs that match `query` and that an operation would change, within a number of visited jobs, and
+    /// returns a cursor to continue. Nothing is changed.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn try_operation(
+        &self,
+        action: &OperationAction,
+        mut query: JobQuery,
+        visited_max: usize,
+    ) -> Result<BulkResult, CallError> {
+        let mut done = BulkResult::default();
+        let mut left = visited_max.max(1);
+        loop {
+            query.limit = left.min(PAGE_JOBS_MAX);
+            let page = self.list(query.clone()).await?;
+            left = left.saturating_sub(page.jobs.len());
+            for job in &page.jobs {
+                done.count_if(|state| action.accepts(state), job);
+            }
+            match page.next {
+                Some(next) if left > 0 => query.go_on(next),
+                next => {
+                    done.next = next;
+                    return Ok(done);
+                }
+            }
+        }
+    }
+
     /// Retries the failed and cancelled members of a graph on this shard, after asking the graph's other shards to do
     /// the same. Repeats until no page changes anything, since a job can be retried only after its dependencies.
     ///
@@ -262,12 +293,17 @@ impl BulkResult {
 
     /// Counts a job that a dry run visited.
     pub fn count(&mut self, action: &BulkAction, job: &StoredJob) {
+        self.count_if(|state| action.accepts(state), job);
+    }
+
+    /// Counts a job that a dry run of an action visited, which `accepts` jobs in some states.
+    fn count_if(&mut self, accepts: impl Fn(JobState) -> bool, job: &StoredJob) {
         let record = &job.record;
         let state = match job.lease {
             Some(_) => JobState::Running,
             None => record.state,
         };
-        if !action.accepts(state) {
+        if !accepts(state) {
             self.skip(vec![record.id.clone()]);
             return;
         }

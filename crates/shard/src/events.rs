@@ -202,8 +202,8 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The position of the last returned event, from which a new subscription continues. `None` before the first
-    /// event of the shard.
+    /// The position of the last returned event, from which a new subscription continues: 0 before the first event of
+    /// the shard. `None` only before an event with the position 0, with which shards of older versions began.
     pub fn position(&self) -> Option<Position> {
         let next = self.cursor - count(self.taken.len());
         next.checked_sub(1).map(Position)

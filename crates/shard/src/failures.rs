@@ -52,6 +52,16 @@ impl GroupFacts {
         hour
     }
 
+    /// Returns the queues with the most failures, at most `limit`, each with its number.
+    pub fn queues_with_most(&self, limit: usize) -> Vec<(&Queue, u64)> {
+        most(&self.by_queue, limit)
+    }
+
+    /// Returns the kinds with the most failures, at most `limit`, each with its number.
+    pub fn kinds_with_most(&self, limit: usize) -> Vec<(&Kind, u64)> {
+        most(&self.by_kind, limit)
+    }
+
     /// Returns what is known of the same group on two shards together.
     #[must_use]
     pub fn merged(self, other: Self) -> Self {
@@ -90,6 +100,14 @@ impl GroupFacts {
             self.steps.remove(0);
         }
     }
+}
+
+/// The names with the highest numbers; those with the same number by name.
+fn most<K: Ord>(counts: &BTreeMap<K, u64>, limit: usize) -> Vec<(&K, u64)> {
+    let mut all: Vec<_> = counts.iter().map(|(name, count)| (name, *count)).collect();
+    all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    all.truncate(limit);
+    all
 }
 
 fn step(at: Timestamp) -> u64 {

@@ -26,7 +26,7 @@ use crate::core::QueueGauge;
 use crate::metrics::WaitTimes;
 
 pub use self::rate::Rate;
-pub use self::read::{KindTotals, Latency, Line, SeriesQuery, SeriesReply};
+pub use self::read::{KindTotals, KindsPage, Latency, Line, SeriesQuery, SeriesReply};
 pub use self::recent::{Rates, Recent};
 pub use self::ring::Step;
 pub use self::sketch::Sketch;
@@ -90,6 +90,37 @@ impl Metric {
             Self::Blocked => "blocked",
             Self::OldestReady => "oldest_ready",
         }
+    }
+
+    /// Reads names of metrics; all that are counted if there are none. Of a kind fewer are counted.
+    ///
+    /// # Errors
+    /// The reason, for people, if a name is not that of a metric.
+    pub fn read_all<'a>(
+        names: impl Iterator<Item = &'a str>,
+        is_of_kind: bool,
+    ) -> Result<Vec<Self>, String> {
+        let offered: &[Self] = if is_of_kind {
+            &Self::OF_KINDS
+        } else {
+            &Self::ALL
+        };
+        let mut metrics = Vec::new();
+        for name in names {
+            let found = offered.iter().find(|metric| metric.as_str() == name);
+            let metric = found.ok_or_else(|| {
+                let names: Vec<_> = offered.iter().map(|metric| metric.as_str()).collect();
+                let of = if is_of_kind { " of a kind" } else { "" };
+                format!("{name:?} is no metric{of}: there are {}", names.join(", "))
+            })?;
+            if !metrics.contains(metric) {
+                metrics.push(*metric);
+            }
+        }
+        if metrics.is_empty() {
+            metrics.extend_from_slice(offered);
+        }
+        Ok(metrics)
     }
 
     fn place(self) -> usize {

@@ -210,8 +210,8 @@ pub struct UniqueRecord {
     pub until: Option<Timestamp>,
 }
 
-/// Counters and clocks of the shard, written with every commit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Counters and clocks of the shard, written with every commit. By default those of a new shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// Number of the next job.
     pub next_key: JobKey,
@@ -223,6 +223,19 @@ pub struct Meta {
     pub elapsed: Elapsed,
     /// Wall clock at this commit.
     pub wall: Timestamp,
+}
+
+impl Default for Meta {
+    /// The first event has the position 1, so that a reader gets all events after the position 0.
+    fn default() -> Self {
+        Self {
+            next_key: JobKey::default(),
+            next_order: 0,
+            next_event: Position(1),
+            elapsed: Elapsed::default(),
+            wall: Timestamp::default(),
+        }
+    }
 }
 
 /// The changes of one turn, which become durable together.

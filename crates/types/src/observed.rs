@@ -58,7 +58,7 @@ pub enum WorkerState {
     Busy,
     /// The worker holds no job, and has asked lately.
     Idle,
-    /// It has sent no request for three leases of the default length.
+    /// It has sent no request for three times the length of its leases.
     Silent,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cursor::PageCursor;
 use crate::id::{JobId, JobKey};
-use crate::job::Priority;
+use crate::job::{JobState, Priority, Start};
 use crate::limits::{OPERATION_PAGE_INTERVAL, OPERATION_PAGE_MAX};
 use crate::name::{
     Graph, Group, Kind, LabelKey, LabelValue, Namespace, Queue, ScheduleId, Tag, UniqueKey, Worker,
@@ -51,6 +51,34 @@ pub enum OperationAction {
 }
 
 impl OperationAction {
+    /// Whether a job in this state would be changed. Conditions on other jobs and limits are not checked.
+    pub fn accepts(&self, state: JobState) -> bool {
+        match self {
+            Self::Retry { .. } => state.is_terminal(),
+            Self::Cancel => !state.is_terminal(),
+            Self::Delete => true,
+            Self::Alter(fields) => {
+                let is_moved = fields.queue.is_some() || fields.start.is_some();
+                let needs_live = is_moved || fields.priority.is_some();
+                !(needs_live && state.is_terminal() || is_moved && state == JobState::Running)
+            }
+        }
+    }
+
+    /// Whether [`Self::accepts`] tells exactly which jobs would be changed: no other job and no limit can stand in the
+    /// way.
+    pub fn is_foreseeable(&self) -> bool {
+        match self {
+            Self::Cancel => true,
+            Self::Retry { .. } | Self::Delete => false,
+            Self::Alter(fields) => {
+                fields.queue.is_none()
+                    && fields.tags_added.is_empty()
+                    && fields.labels_set.is_empty()
+            }
+        }
+    }
+
     /// The word for the action in every API.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -69,6 +97,8 @@ pub struct AlteredFields {
     pub priority: Option<Priority>,
     /// New queue, for jobs that do not run.
     pub queue: Option<Queue>,
+    /// New start, for jobs that are scheduled or ready. A delay counts from the change of each job.
+    pub start: Option<Start>,
     /// Tags to add to those of the job.
     pub tags_added: Vec<Tag>,
     /// Tags to remove from those of the job.
@@ -300,6 +330,23 @@ impl OperationRecord {
             query.go_on(cursor);
         }
         (query, pause)
+    }
+
+    /// The graph that the operation cancels as a whole: all its members that have not ended, without a ceiling. `None` if
+    /// the operation does something else.
+    pub fn cancelled_graph(&self) -> Option<&Graph> {
+        if self.action != OperationAction::Cancel || self.at_most.is_some() {
+            return None;
+        }
+        let graph = self.filter.graph.as_ref()?;
+        let has_live_states = JobStates::LIVE.is_within(self.filter.states);
+        let alone = JobFilter {
+            graph: Some(graph.clone()),
+            states: self.filter.states,
+            created_before: self.filter.created_before,
+            ..JobFilter::default()
+        };
+        (has_live_states && self.filter == alone).then_some(graph)
     }
 
     /// Size of a page, and the pause between two.

@@ -300,6 +300,8 @@ pub struct WorkerView {
     pub worker: Worker,
     /// Time of the last request, on the wall clock.
     pub seen_at: Timestamp,
+    /// Length of its leases: the longest of those that it holds and of those that its last request asked for.
+    pub lease_for: Duration,
     /// Jobs that the worker holds: id, queue, kind, and time of the grant.
     pub holds: Vec<(JobId, Queue, Kind, Timestamp)>,
 }

@@ -316,7 +316,7 @@ fn exit_codes_follow_the_job() {
     );
     assert!(String::from_utf8_lossy(&failed.stderr).contains("no luck"));
     let failures = server.run_ok(&["failures", "list", "--json"], "");
-    assert!(failures.contains("\"jobs\":1"), "{failures}");
+    assert!(failures.contains("\"count\":1"), "{failures}");
 
     let missing = server.ganger(&["job", "get", "nobody"], "");
     assert_eq!(missing.status.code(), Some(3));

@@ -32,7 +32,7 @@ impl Client {
         Ok(groups.map(|group| (group.group, group.jobs)).collect())
     }
 
-    /// Returns the failure groups with their numbers of jobs: of the shard of this client, or of all shards
+    /// Returns the failure groups with their numbers of jobs, times, and a message, the last failure first: of the shard of this client, or of all shards
     /// ([`Client::at_all_shards`]), where a group has an entry for each shard that has jobs of it.
     ///
     /// # Errors
@@ -40,13 +40,8 @@ impl Client {
     pub async fn list_failure_groups(&self) -> Result<Listed<FailureGroup>, Error> {
         let request = self.insight_request();
         let reply = call!(self, Safe, insight_wire.failure_groups(request))?;
-        let groups = reply.groups.into_iter().map(|group| FailureGroup {
-            group: group.group,
-            jobs: group.jobs,
-            shard: convert::non_empty(group.shard),
-        });
         Ok(Listed {
-            entries: groups.collect(),
+            entries: reply.groups.into_iter().map(Into::into).collect(),
             unreachable: reply.unreachable,
         })
     }

@@ -10,8 +10,9 @@ use crate::client::Repeat;
 use crate::convert::{state, wire_policy};
 use crate::error::Error;
 use crate::model::{
-    Alteration, BulkAction, BulkResult, CancelEffects, ChangeResult, Explanation, FailurePolicy,
-    GraphView, InputView, Job, JobCount, JobFilter, JobState, LogPage, LogPosition, Page,
+    Alteration, Attempts, BulkAction, BulkResult, CancelEffects, ChangeResult, Explanation,
+    FailurePolicy, GraphView, InputView, Job, JobCount, JobFilter, JobState, LogPage, LogPosition,
+    Page,
 };
 use ganger_proto::convert;
 
@@ -66,6 +67,15 @@ impl Client {
             jobs_wire.get(self.get_request(job))
         )?;
         Ok(convert::job(wire)?)
+    }
+
+    /// Returns the attempts of a job: when, on which worker, how long, how they ended, and how much they logged.
+    ///
+    /// # Errors
+    /// `job_not_found`, or if the server cannot be reached.
+    pub async fn attempts(&self, job: &str) -> Result<Attempts, Error> {
+        let request = self.get_request(job);
+        Ok(call!(self.for_job(job), Safe, jobs_wire.attempts(request))?.into())
     }
 
     /// Returns one page of the jobs that match the filter: of the shard of this client, or of all shards

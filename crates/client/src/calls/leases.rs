@@ -133,6 +133,20 @@ impl Client {
         };
         call!(self, Safe, leases_wire.deregister_worker(request)).map(|_| ())
     }
+
+    /// Deregisters a worker that an operator takes for dead: its leases end as released. Returns their number, 0 for a
+    /// worker that is not known.
+    ///
+    /// # Errors
+    /// If the caller may not operate, or the server cannot be reached.
+    pub async fn release_worker(&self, worker: &str) -> Result<u64, Error> {
+        let request = v1::DeregisterWorkerRequest {
+            namespace: self.namespace(),
+            worker: worker.to_owned(),
+        };
+        let reply = call!(self, Safe, leases_wire.release_worker(request))?;
+        Ok(reply.changed)
+    }
 }
 
 /// Consecutive reports of the same kind, which one request carries.

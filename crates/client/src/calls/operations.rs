@@ -7,9 +7,9 @@ use ganger_proto::v1;
 
 use super::jobs::call;
 use crate::Client;
-use crate::convert::{labels, ms};
+use crate::convert::{labels, ms, new_start};
 use crate::error::Error;
-use crate::model::{JobFilter, Operation};
+use crate::model::{BulkResult, JobFilter, Operation, Start};
 
 /// An operation to start.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +27,7 @@ pub struct NewOperation {
 }
 
 /// What an operation does with each job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum OperationAction {
     /// Cancels the job, if it has not ended.
     Cancel,
@@ -44,12 +44,14 @@ pub enum OperationAction {
 }
 
 /// Fields that an operation changes in each job; those that are `None` or empty stay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlteredFields {
     /// New priority; smaller runs first. For jobs that have not ended.
     pub priority: Option<i64>,
     /// New queue. For jobs that do not run.
     pub queue: Option<String>,
+    /// New start. For jobs that are scheduled or ready; a delay counts from the change of each job.
+    pub start: Option<Start>,
     /// Tags to add to the job.
     pub tags_added: Vec<String>,
     /// Tags to remove from the job; absent ones are ignored.
@@ -66,6 +68,22 @@ impl Client {
     /// # Errors
     /// If the filter has no condition, too many operations run, or the server cannot be reached.
     pub async fn start_operation(&self, new: NewOperation) -> Result<Operation, Error> {
+        let request = self.operation_request(new);
+        let reply = call!(self, IfNothingChanged, operations_wire.start(request))?;
+        Ok(convert::operation(reply)?)
+    }
+
+    /// Returns how many jobs an operation would change, without starting it. At most 100,000 jobs are looked at; with
+    /// more, [`BulkResult::next`] is set, and the numbers are bounds.
+    ///
+    /// # Errors
+    /// If the filter has no condition, or the server cannot be reached.
+    pub async fn try_operation(&self, new: NewOperation) -> Result<BulkResult, Error> {
+        let request = self.operation_request(new);
+        Ok(call!(self, Safe, operations_wire.dry_run(request))?.into())
+    }
+
+    fn operation_request(&self, new: NewOperation) -> v1::StartOperationRequest {
         let mut request = v1::StartOperationRequest {
             namespace: self.namespace(),
             filter: Some(new.filter.into_wire(self.namespace())),
@@ -84,6 +102,7 @@ impl Client {
             OperationAction::Alter(fields) => {
                 request.priority = fields.priority;
                 request.queue = fields.queue;
+                request.start = fields.start.map(new_start);
                 request.tags_added = fields.tags_added;
                 request.tags_removed = fields.tags_removed;
                 request.labels_set = labels(fields.labels_set);
@@ -92,8 +111,7 @@ impl Client {
             }
         };
         request.set_action(action);
-        let reply = call!(self, IfNothingChanged, operations_wire.start(request))?;
-        Ok(convert::operation(reply)?)
+        request
     }
 
     /// Returns an operation by its name, such as `op-7`, or `shard/op-7`.

@@ -6,7 +6,7 @@ use ganger_proto::v1;
 use super::jobs::call;
 use crate::Client;
 use crate::error::Error;
-use crate::model::{Listed, NamespaceSettings, NamespaceView, QueueSettings, QueueView};
+use crate::model::{Listed, NamespaceSettings, NamespaceView, QueueSettings, QueueView, QueueWhy};
 
 impl Client {
     fn queue_named(&self, queue: &str) -> v1::QueueRequest {
@@ -58,11 +58,36 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached.
     pub async fn queue(&self, queue: &str) -> Result<QueueView, Error> {
+        self.get_queue(queue, false).await
+    }
+
+    /// Returns a queue as [`Client::queue`], with the settings that apply and where each comes from.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn queue_with_effective(&self, queue: &str) -> Result<QueueView, Error> {
+        self.get_queue(queue, true).await
+    }
+
+    async fn get_queue(&self, queue: &str, effective: bool) -> Result<QueueView, Error> {
+        let request = v1::GetQueueRequest {
+            namespace: self.namespace(),
+            queue: queue.to_owned(),
+            effective,
+        };
         Ok(convert::queue(call!(
             self,
             Safe,
-            queues_wire.get(self.queue_named(queue))
+            queues_wire.get(request)
         )?)?)
+    }
+
+    /// Explains why the jobs of a queue are not running: causes with numbers of jobs, most important first.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn queue_why(&self, queue: &str) -> Result<QueueWhy, Error> {
+        Ok(call!(self, Safe, queues_wire.why(self.queue_named(queue)))?.into())
     }
 
     /// Replaces all settings of a queue.
@@ -74,16 +99,44 @@ impl Client {
         queue: &str,
         settings: QueueSettings,
     ) -> Result<QueueView, Error> {
-        let request = v1::ConfigureQueueRequest {
-            namespace: self.namespace(),
-            queue: queue.to_owned(),
-            settings: Some((&settings).into()),
-        };
+        let request = self.configure_request(queue, &settings, None);
         Ok(convert::queue(call!(
             self,
             Safe,
             queues_wire.configure(request)
         )?)?)
+    }
+
+    /// Replaces all settings of a queue if they are still of `version`, the one of a [`QueueView`].
+    ///
+    /// # Errors
+    /// `settings_changed` if they are not, if a setting is out of range, or if the server cannot be reached.
+    pub async fn configure_queue_if(
+        &self,
+        queue: &str,
+        settings: QueueSettings,
+        version: &str,
+    ) -> Result<QueueView, Error> {
+        let request = self.configure_request(queue, &settings, Some(version));
+        Ok(convert::queue(call!(
+            self,
+            IfNothingChanged,
+            queues_wire.configure(request)
+        )?)?)
+    }
+
+    fn configure_request(
+        &self,
+        queue: &str,
+        settings: &QueueSettings,
+        version: Option<&str>,
+    ) -> v1::ConfigureQueueRequest {
+        v1::ConfigureQueueRequest {
+            namespace: self.namespace(),
+            queue: queue.to_owned(),
+            settings: Some(settings.into()),
+            version: version.map(str::to_owned),
+        }
     }
 
     /// Pauses a queue: no jobs are leased from it until it is resumed.

@@ -71,6 +71,44 @@ impl Client {
         Ok(convert::schedule(reply)?)
     }
 
+    /// Pauses a schedule: nothing fires until it is resumed. Its other fields stay as they are.
+    ///
+    /// # Errors
+    /// `schedule_not_found`, or if the server cannot be reached.
+    pub async fn pause_schedule(&self, id: &str) -> Result<Schedule, Error> {
+        let request = self.schedule_named(id);
+        let reply = call!(self, Safe, schedules_wire.pause(request))?;
+        Ok(convert::schedule(reply)?)
+    }
+
+    /// Resumes a paused schedule.
+    ///
+    /// # Errors
+    /// `schedule_not_found`, or if the server cannot be reached.
+    pub async fn resume_schedule(&self, id: &str) -> Result<Schedule, Error> {
+        let request = self.schedule_named(id);
+        let reply = call!(self, Safe, schedules_wire.resume(request))?;
+        Ok(convert::schedule(reply)?)
+    }
+
+    /// Returns the next `count` times of a schedule that is not saved, at most 20 (5 if 0).
+    ///
+    /// # Errors
+    /// `cron_unreadable`, `time_zone_unknown`, or if the server cannot be reached.
+    pub async fn preview_schedule(
+        &self,
+        schedule: NewSchedule,
+        count: u32,
+    ) -> Result<Vec<SystemTime>, Error> {
+        let request = v1::PreviewScheduleRequest {
+            namespace: self.namespace(),
+            schedule: Some(schedule.into()),
+            count,
+        };
+        let reply = call!(self, Safe, schedules_wire.preview(request))?;
+        Ok(reply.at_us.into_iter().map(at).collect())
+    }
+
     /// Enqueues a job of the schedule now; the returned schedule names it as its last job.
     ///
     /// # Errors

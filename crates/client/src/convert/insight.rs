@@ -7,7 +7,7 @@ use ganger_proto::v1;
 
 use super::at;
 use crate::error::Error;
-use crate::model::{EventFilter, QueueRates, ServerInfo, TrackedJob, WhoAmI};
+use crate::model::{EventFilter, Grant, QueueRates, ServerInfo, TrackedJob, WhoAmI};
 
 impl TryFrom<v1::TrackedJob> for TrackedJob {
     type Error = Error;
@@ -50,7 +50,13 @@ impl From<v1::InfoReply> for ServerInfo {
 
 impl From<v1::WhoAmIReply> for WhoAmI {
     fn from(wire: v1::WhoAmIReply) -> Self {
+        let grants = wire.grants.into_iter().map(|grant| Grant {
+            role: grant.role,
+            namespace: grant.namespace,
+        });
         Self {
+            grants: grants.collect(),
+            read_only: wire.read_only,
             who: wire.who,
             may: wire.may,
             expires_at: (wire.expires_at_us > 0).then(|| at(wire.expires_at_us)),

@@ -36,6 +36,13 @@ impl From<NewJob> for v1::NewJob {
     }
 }
 
+/// The start of an existing job. An immediate one is sent explicitly, since absence means "unchanged".
+pub(crate) fn new_start(when: Start) -> v1::Start {
+    start(when).unwrap_or(v1::Start {
+        when: Some(v1::start::When::AfterMs(0)),
+    })
+}
+
 fn start(start: Start) -> Option<v1::Start> {
     let when = match start {
         Start::Now => return None,
@@ -133,6 +140,7 @@ impl JobFilter {
             cursor: self.cursor.unwrap_or_default(),
             limit: self.limit,
             brief: self.brief,
+            summary: self.summary,
         }
     }
 }
@@ -197,12 +205,7 @@ impl From<v1::LogReply> for LogPage {
 
 impl Alteration {
     pub(crate) fn into_wire(self, namespace: String, job: String) -> v1::AlterRequest {
-        // An immediate start is sent explicitly, since absence means "unchanged".
-        let start = self.start.map(|when| {
-            start(when).unwrap_or(v1::Start {
-                when: Some(v1::start::When::AfterMs(0)),
-            })
-        });
+        let start = self.start.map(new_start);
         v1::AlterRequest {
             namespace,
             job,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::Job;
+use super::{Grant, Job};
 
 /// A job id that is tracked.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,15 +15,47 @@ pub struct TrackedJob {
     pub view: Option<Job>,
 }
 
-/// A failure group, and the failed jobs of it that are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailureGroup {
-    /// Name of the group.
-    pub group: String,
-    /// Number of its jobs.
-    pub jobs: u64,
-    /// Shard of the jobs; `None` unless the list is of all shards.
-    pub shard: Option<String>,
+/// Which jobs and which time a series or a distribution is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesFilter {
+    /// Queue of the jobs; `None` for all queues.
+    pub queue: Option<String>,
+    /// Kind of the jobs; `None` for every kind. Ignored by [`Client::kinds`](crate::Client::kinds).
+    pub kind: Option<String>,
+    /// Beginning of the time; `None` for an hour ago.
+    pub from: Option<SystemTime>,
+    /// End of the time; `None` for now.
+    pub to: Option<SystemTime>,
+}
+
+/// What a series has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesOptions {
+    /// Length of the steps in seconds: 10 (kept for 1 h), 60 (24 h) or 3600 (31 days); 0 for the shortest that fits.
+    pub step_seconds: u32,
+    /// Names of the metrics, such as `succeeded`; empty for all.
+    pub metrics: Vec<String>,
+    /// Whether to add all queues up, instead of a line for each.
+    pub is_total: bool,
+}
+
+/// What names stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamesOf {
+    /// Queues.
+    Queue,
+    /// Kinds of which an attempt started lately.
+    Kind,
+    /// Tags.
+    Tag,
+    /// Workers.
+    Worker,
+    /// Schedules.
+    Schedule,
+    /// Graphs.
+    Graph,
+    /// Failure groups.
+    Group,
 }
 
 /// How fast a queue, or all queues together, fill and empty.
@@ -71,6 +103,10 @@ pub struct WhoAmI {
     pub may: Vec<String>,
     /// Time from which the credential is no longer known; `None` if it does not expire.
     pub expires_at: Option<SystemTime>,
+    /// Roles and the namespaces in which they are granted.
+    pub grants: Vec<Grant>,
+    /// Whether no role of the caller changes anything.
+    pub read_only: bool,
 }
 
 /// Conditions on records of the audit log; a record must meet all that are given.

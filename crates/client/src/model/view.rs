@@ -58,6 +58,9 @@ pub struct JobFilter {
     pub limit: u32,
     /// Whether to omit the histories.
     pub brief: bool,
+    /// Whether to omit histories and retry policies (the jobs then have the default policy), and to cut failure messages
+    /// at 200 bytes.
+    pub summary: bool,
 }
 
 /// Order of a list of jobs.

@@ -1,14 +1,16 @@
 //! `ganger failures`: failed jobs by cause.
 
+use std::time::SystemTime;
+
 use clap::{Args, Subcommand};
-use ganger_client::{Client, FailureGroup, JobFilter, JobOrder, JobState};
+use ganger_client::{Client, JobFilter, JobOrder, JobState};
 use serde_json::json;
 
 use crate::command::job;
 use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::show::counted;
 use crate::show::table::Rows;
+use crate::show::{counted, escape, time};
 
 /// Number of jobs retried by one call.
 const RETRY_JOBS: u32 = 1_000;
@@ -16,7 +18,7 @@ const RETRY_JOBS: u32 = 1_000;
 /// What to do with failed jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FailuresCommand {
-    /// List the causes, with the number of failed jobs of each.
+    /// List the causes, the last failure first: number of failed jobs, times, kinds, and the newest message.
     #[command(visible_alias = "ls")]
     List(OfShard),
     /// Show the failed jobs of one cause.
@@ -56,18 +58,25 @@ async fn list(context: &Context, of: &OfShard) -> Outcome {
     let client = context.client_of_shard(of).await?;
     let listed = client.list_failure_groups().await?;
     remark_unreachable(&listed.unreachable);
-    let mut groups = listed.entries;
-    groups.sort_by(|a, b| b.jobs.cmp(&a.jobs).then_with(|| a.group.cmp(&b.group)));
-    let mut rows = Rows::new(&[">jobs", "group"]);
-    for FailureGroup { group, jobs, shard } in &groups {
+    let groups = listed.entries;
+    let now = SystemTime::now();
+    let mut rows = Rows::new(&[">jobs", "group", "last", ">last hour", "kinds", "message"]);
+    for group in &groups {
         if context.is_json() {
-            let mut document = json!({ "group": group, "jobs": jobs });
-            if let Some(shard) = shard {
-                document["shard"] = shard.as_str().into();
-            }
-            context.json(&document)?;
+            context.json(group)?;
         }
-        rows.push([jobs.to_string(), with_shard(shard.as_deref(), group)]);
+        let kinds = group.by_kind.iter().map(|of| escape::short(&of.name, 30));
+        let last_hour: u64 = group.last_hour.iter().sum();
+        rows.push([
+            group.jobs.to_string(),
+            with_shard(group.shard.as_deref(), &group.group),
+            group
+                .last_at
+                .map_or_else(String::new, |at| time::relative(at, now)),
+            last_hour.to_string(),
+            kinds.collect::<Vec<_>>().join(", "),
+            escape::last_line(group.message.as_deref().unwrap_or_default(), 80),
+        ]);
     }
     if !context.is_json() {
         if groups.is_empty() {

@@ -1,7 +1,9 @@
 //! `ganger job`: show and change jobs.
 
 mod alter;
+mod attempts;
 mod change;
+mod dependencies;
 pub(crate) mod get;
 mod graph;
 mod list;
@@ -38,6 +40,12 @@ pub(crate) enum JobCommand {
     Set(Box<change::SetArgs>),
     /// Change priority, queue, tags, labels of all jobs that match conditions.
     Alter(Box<alter::AlterArgs>),
+    /// Show the attempts of a job: when, on which worker, how long, how they ended.
+    Attempts(attempts::AttemptsArgs),
+    /// Make a blocked job wait for more jobs.
+    Depend(dependencies::DependArgs),
+    /// Make a blocked job wait for fewer jobs.
+    Undepend(dependencies::UndependArgs),
     /// Show a job's log.
     #[command(visible_alias = "log")]
     Logs(logs::LogsArgs),
@@ -56,14 +64,17 @@ pub(crate) enum JobCommand {
 pub(crate) async fn run(context: &Context, command: JobCommand) -> Outcome {
     match command {
         JobCommand::Get(args) => get::run(context, &args).await,
-        JobCommand::List(args) => list::run(context, *args).await,
+        JobCommand::List(args) => Box::pin(list::run(context, *args)).await,
         JobCommand::Wait(args) => get::wait(context, &args).await,
         JobCommand::Cancel(args) => change::cancel(context, *args).await,
         JobCommand::Retry(args) => change::retry(context, *args).await,
         JobCommand::Delete(args) => change::delete(context, *args).await,
         JobCommand::TimeOut(args) => change::time_out(context, &args).await,
         JobCommand::Set(args) => change::set(context, *args).await,
-        JobCommand::Alter(args) => alter::run(context, *args).await,
+        JobCommand::Alter(args) => Box::pin(alter::run(context, *args)).await,
+        JobCommand::Attempts(args) => attempts::run(context, &args).await,
+        JobCommand::Depend(args) => dependencies::depend(context, &args).await,
+        JobCommand::Undepend(args) => dependencies::undepend(context, &args).await,
         JobCommand::Logs(args) => logs::run(context, &args).await,
         JobCommand::Graph(args) => graph::run(context, &args).await,
         JobCommand::Why(args) => why::run(context, &args).await,

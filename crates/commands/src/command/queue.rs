@@ -22,7 +22,9 @@ pub(crate) enum QueueCommand {
     #[command(visible_alias = "ls")]
     List(OfShard),
     /// Show a queue with its settings.
-    Get(QueueName),
+    Get(GetArgs),
+    /// Explain why the jobs of a queue are not running.
+    Why(QueueName),
     /// Lease no jobs from a queue until it is resumed; running jobs continue.
     Pause(QueueName),
     /// Lease jobs from a paused queue again.
@@ -41,6 +43,18 @@ pub(crate) struct QueueName {
     /// Name of the queue.
     #[arg(default_value = "default")]
     queue: String,
+}
+
+/// Shows a queue.
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    /// Name of the queue.
+    #[arg(default_value = "default")]
+    queue: String,
+
+    /// Also show the settings that apply, and where each comes from: queue, namespace or default.
+    #[arg(long)]
+    effective: bool,
 }
 
 /// Shows the jobs that are leased next.
@@ -106,6 +120,13 @@ pub(crate) struct SetArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Setting<T>(Option<T>);
 
+impl<T> Setting<T> {
+    /// The value; `None` for none.
+    pub(crate) fn value(self) -> Option<T> {
+        self.0
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DueOrderArg {
     /// After those already waiting.
@@ -114,7 +135,7 @@ enum DueOrderArg {
     Ahead,
 }
 
-fn optional<T: std::str::FromStr>(text: &str) -> Result<Setting<T>, String> {
+pub(crate) fn optional<T: std::str::FromStr>(text: &str) -> Result<Setting<T>, String> {
     if text == "none" {
         return Ok(Setting(None));
     }
@@ -123,7 +144,7 @@ fn optional<T: std::str::FromStr>(text: &str) -> Result<Setting<T>, String> {
         .map_err(|_| format!("{text:?} is neither a number nor none"))
 }
 
-fn optional_span(text: &str) -> Result<Setting<Duration>, String> {
+pub(crate) fn optional_span(text: &str) -> Result<Setting<Duration>, String> {
     if text == "none" {
         Ok(Setting(None))
     } else {
@@ -131,7 +152,7 @@ fn optional_span(text: &str) -> Result<Setting<Duration>, String> {
     }
 }
 
-fn read_backoff(text: &str) -> Result<Backoff, String> {
+pub(crate) fn read_backoff(text: &str) -> Result<Backoff, String> {
     if let Some((base, cap)) = text.split_once("..") {
         return Ok(Backoff::Exponential {
             base: read_span(base)?,
@@ -151,7 +172,8 @@ fn read_backoff(text: &str) -> Result<Backoff, String> {
 pub(crate) async fn run(context: &Context, command: QueueCommand) -> Outcome {
     match command {
         QueueCommand::List(of) => list(context, &of).await,
-        QueueCommand::Get(args) => get(context, &args.queue).await,
+        QueueCommand::Get(args) => get(context, &args).await,
+        QueueCommand::Why(args) => why(context, &args.queue).await,
         QueueCommand::Pause(args) => {
             context.client().await?.pause_queue(&args.queue).await?;
             done(
@@ -233,9 +255,46 @@ pub(crate) fn table(queues: &[QueueView]) -> String {
     rows.text()
 }
 
-async fn get(context: &Context, queue: &str) -> Outcome {
-    let view = context.client().await?.queue(queue).await?;
-    context.either(&view, describe(&view))?;
+async fn get(context: &Context, args: &GetArgs) -> Outcome {
+    let client = context.client().await?;
+    let view = if args.effective {
+        client.queue_with_effective(&args.queue).await?
+    } else {
+        client.queue(&args.queue).await?
+    };
+    let mut text = describe(&view);
+    if let Some(effective) = &view.effective {
+        let mut rows = Rows::new(&["setting", "value", "from"]);
+        for (name, setting) in effective {
+            rows.push([
+                escape::line(name),
+                escape::line(&setting.value.to_string()),
+                escape::line(&setting.from),
+            ]);
+        }
+        text = format!("{text}\n\n{}", rows.text());
+    }
+    context.either(&view, text)?;
+    Ok(Exit::Done)
+}
+
+async fn why(context: &Context, queue: &str) -> Outcome {
+    let why = context.client().await?.queue_why(queue).await?;
+    if context.is_json() {
+        context.json(&why)?;
+    } else if why.reasons.is_empty() {
+        remark(format!("no job of the queue {} waits", escape::line(queue)));
+    } else {
+        let mut rows = Rows::new(&[">jobs", "code", "because"]);
+        for reason in &why.reasons {
+            rows.push([
+                reason.jobs.to_string(),
+                escape::line(&reason.code),
+                escape::line(&reason.text),
+            ]);
+        }
+        context.line(rows.text())?;
+    }
     Ok(Exit::Done)
 }
 
@@ -318,7 +377,8 @@ async fn peek(context: &Context, args: &PeekArgs) -> Outcome {
 /// Reads the settings, changes those that were given, and writes them back.
 async fn set(context: &Context, args: SetArgs) -> Outcome {
     let client = context.client().await?;
-    let before = client.queue(&args.queue).await?.settings;
+    let view = client.queue(&args.queue).await?;
+    let (before, version) = (view.settings, view.version);
     let queue = args.queue.clone();
     let after = apply(before.clone(), args);
     if after == before {
@@ -326,7 +386,11 @@ async fn set(context: &Context, args: SetArgs) -> Outcome {
             "nothing to change: see `ganger queue set --help`",
         ));
     }
-    let view = client.configure_queue(&queue, after).await?;
+    // Refused if somebody has changed the settings since they were read.
+    let view = match version {
+        Some(version) => client.configure_queue_if(&queue, after, &version).await?,
+        None => client.configure_queue(&queue, after).await?,
+    };
     context.either(&view, describe(&view))?;
     Ok(Exit::Done)
 }

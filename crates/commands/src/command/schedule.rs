@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand, ValueEnum};
 use ganger_client::{
-    CatchUp, Client, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec, ScheduleTime,
+    CatchUp, NewSchedule, Overlap, RetryPolicy, Schedule, ScheduleSpec, ScheduleTime,
 };
 use ganger_types::limits::SCHEDULE_BACKLOG_MAX;
 use serde_json::json;
@@ -128,6 +128,10 @@ pub(crate) struct SetArgs {
     /// Create the schedule paused.
     #[arg(long)]
     paused: bool,
+
+    /// Save nothing; show the next times.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -158,7 +162,11 @@ pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome 
             show(context, &schedule)
         }
         ScheduleCommand::Set(args) => {
+            let is_dry_run = args.dry_run;
             let schedule = new_schedule(*args)?;
+            if is_dry_run {
+                return preview(context, schedule).await;
+            }
             let schedule = context.client().await?.put_schedule(schedule).await?;
             show(context, &schedule)
         }
@@ -175,8 +183,14 @@ pub(crate) async fn run(context: &Context, command: ScheduleCommand) -> Outcome 
             context.either(&json!({ "schedule": name.schedule, "done": true }), text)?;
             Ok(Exit::Done)
         }
-        ScheduleCommand::Pause(name) => pause(context, &name.schedule, true).await,
-        ScheduleCommand::Resume(name) => pause(context, &name.schedule, false).await,
+        ScheduleCommand::Pause(name) => {
+            let client = context.client().await?;
+            show(context, &client.pause_schedule(&name.schedule).await?)
+        }
+        ScheduleCommand::Resume(name) => {
+            let client = context.client().await?;
+            show(context, &client.resume_schedule(&name.schedule).await?)
+        }
         ScheduleCommand::Run(name) => {
             let schedule = context.client().await?.run_schedule(&name.schedule).await?;
             let job = schedule.last_job.clone().unwrap_or_default();
@@ -277,10 +291,26 @@ fn show(context: &Context, schedule: &Schedule) -> Outcome {
 async fn next(context: &Context, args: &NextArgs) -> Outcome {
     let client = context.client().await?;
     let zone = client.schedule(&args.schedule).await?.time_zone;
-    for at in client.next_times(&args.schedule, args.count).await? {
-        let text = in_zone(at, zone.as_deref());
+    let times = client.next_times(&args.schedule, args.count).await?;
+    show_times(context, times, zone.as_deref())
+}
+
+/// Shows the next times of a schedule that is not saved.
+async fn preview(context: &Context, schedule: NewSchedule) -> Outcome {
+    let zone = match &schedule.spec {
+        ScheduleSpec::Cron { time_zone, .. } => Some(time_zone.clone()),
+        ScheduleSpec::Interval { .. } => None,
+    };
+    let client = context.client().await?;
+    let times = client.preview_schedule(schedule, 0).await?;
+    show_times(context, times, zone.as_deref())
+}
+
+fn show_times(context: &Context, times: Vec<SystemTime>, zone: Option<&str>) -> Outcome {
+    for at in times {
+        let text = in_zone(at, zone);
         let line = format!("{text}  {}", time::relative(at, SystemTime::now()));
-        context.either(&ScheduleTime::new(at, zone.as_deref()), line)?;
+        context.either(&ScheduleTime::new(at, zone), line)?;
     }
     Ok(Exit::Done)
 }
@@ -302,14 +332,6 @@ fn in_zone(at: SystemTime, zone: Option<&str>) -> String {
             )
         },
     )
-}
-
-async fn pause(context: &Context, id: &str, paused: bool) -> Outcome {
-    let client: Client = context.client().await?;
-    let mut rule = NewSchedule::from(client.schedule(id).await?);
-    rule.paused = paused;
-    let schedule = client.put_schedule(rule).await?;
-    show(context, &schedule)
 }
 
 fn new_schedule(args: SetArgs) -> Result<NewSchedule, Failure> {

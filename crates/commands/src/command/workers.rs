@@ -2,16 +2,23 @@
 
 use std::time::SystemTime;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+use serde_json::json;
 
 use crate::context::{Context, OfShard, remark, remark_unreachable, with_shard};
 use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
-use crate::show::{escape, time};
+use crate::show::{counted, escape, time};
 
 /// Shows the known workers, and the jobs they run.
+///
+/// ganger workers --long
+/// ganger workers release w-3
 #[derive(Args, Debug)]
 pub(crate) struct WorkersArgs {
+    #[command(subcommand)]
+    action: Option<WorkersCommand>,
+
     /// Show each leased job.
     #[arg(short, long)]
     long: bool,
@@ -20,7 +27,31 @@ pub(crate) struct WorkersArgs {
     of: OfShard,
 }
 
+/// Actions on workers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum WorkersCommand {
+    /// Deregister a worker that is dead: its leases end, and its jobs go back to their queues.
+    Release {
+        /// Name of the worker.
+        worker: String,
+    },
+}
+
+async fn release(context: &Context, worker: &str) -> Outcome {
+    let changed = context.client().await?.release_worker(worker).await?;
+    let text = format!(
+        "{} of worker {} given back",
+        counted(changed, "job"),
+        escape::line(worker)
+    );
+    context.either(&json!({ "changed": changed }), text)?;
+    Ok(Exit::Done)
+}
+
 pub(crate) async fn run(context: &Context, args: &WorkersArgs) -> Outcome {
+    if let Some(WorkersCommand::Release { worker }) = &args.action {
+        return release(context, worker).await;
+    }
     let listed = context
         .client_of_shard(&args.of)
         .await?

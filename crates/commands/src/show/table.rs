@@ -35,6 +35,11 @@ impl Rows {
         self.table.add_row(cells);
     }
 
+    /// Adds a row whose number of cells is known only at run time.
+    pub(crate) fn push_all<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.table.add_row(cells);
+    }
+
     /// Returns the table as text, without spaces at the ends of lines.
     pub(crate) fn text(&self) -> String {
         let lines: Vec<String> = self

@@ -1,4 +1,4 @@
-//! Actions that were sent twice: the second gets the answer of the first.
+//! Actions that were sent twice: the second is not done, and is told what became of the first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,14 +9,23 @@ const REMEMBERED_MAX: usize = 10_000;
 /// Hash of a form with its key.
 type Key = [u8; 32];
 
+/// What became of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answered {
+    /// The page that the answer led to.
+    pub(crate) to: String,
+    /// What the notice said.
+    pub(crate) text: String,
+}
+
 /// Answers by the key of their form.
 #[derive(Default)]
 pub(crate) struct Repeats(Mutex<Remembered>);
 
 #[derive(Default)]
 struct Remembered {
-    /// Where the answer led; `None` while the action is being done.
-    answers: HashMap<Key, Option<String>>,
+    /// What became of each; `None` while the action is being done.
+    answers: HashMap<Key, Option<Answered>>,
     order: VecDeque<Key>,
 }
 
@@ -24,8 +33,8 @@ struct Remembered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     First,
-    /// It was sent before, and led there; `None` if it is still being done.
-    Again(Option<String>),
+    /// It was sent before, and this became of it; `None` if it is still being done.
+    Again(Option<Answered>),
 }
 
 impl Repeats {
@@ -45,11 +54,11 @@ impl Repeats {
         Sent::First
     }
 
-    /// Notes where the answer led.
-    pub(crate) fn end(&self, key: &Key, to: &str) {
+    /// Notes what became of an action.
+    pub(crate) fn end(&self, key: &Key, answered: Answered) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = all.answers.get_mut(key) {
-            *answer = Some(to.to_owned());
+            *answer = Some(answered);
         }
     }
 
@@ -66,13 +75,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_of_two_actions_gets_the_answer_of_the_first() {
+    fn the_second_of_two_actions_learns_what_became_of_the_first() {
         let repeats = Repeats::default();
         let key = [7; 32];
         assert_eq!(repeats.begin(&key), Sent::First);
         assert_eq!(repeats.begin(&key), Sent::Again(None));
-        repeats.end(&key, "/ui/");
-        assert_eq!(repeats.begin(&key), Sent::Again(Some("/ui/".to_owned())));
+        let answered = Answered {
+            to: "/ui/".to_owned(),
+            text: "Done.".to_owned(),
+        };
+        repeats.end(&key, answered.clone());
+        assert_eq!(repeats.begin(&key), Sent::Again(Some(answered)));
         repeats.forget(&key);
         assert_eq!(repeats.begin(&key), Sent::First);
     }

@@ -13,7 +13,8 @@ use crate::view::View;
 
 use super::{Done, Form, apply};
 
-/// Enqueues the job of the form. A second form with the same key makes no second job.
+/// Enqueues the job of the form. The same form makes no second job, not even after a restart; one that was changed does,
+/// also if it comes from the history of the browser with its old key.
 pub(super) async fn run(view: &View, form: &Form) -> Result<Done, Fault> {
     let shard = form.shard(view)?.clone();
     let values: Vec<(&'static str, String)> = NEW_JOB_FIELDS
@@ -28,15 +29,17 @@ pub(super) async fn run(view: &View, form: &Form) -> Result<Done, Fault> {
         Ok(job) => job,
         Err(fault) => return Ok(again(&fault)),
     };
-    let key = form
-        .fields
-        .bytes("key")
-        .map(IdempotencyKey::new)
-        .transpose();
+    let key = form.fields.has("key").then(|| {
+        let hash = form.fingerprint("enqueueJob");
+        let hex = hash.iter().map(|byte| format!("{byte:02x}"));
+        IdempotencyKey::new(hex.collect::<String>().as_bytes())
+    });
     let command = Enqueue {
         namespace: view.namespace().clone(),
         jobs: vec![job],
-        idempotency_key: key.map_err(|error| Fault::value("key", &error.to_string()))?,
+        idempotency_key: key
+            .transpose()
+            .map_err(|error| Fault::value("key", &error.to_string()))?,
         graph: false,
     };
     let reply = match apply(&shard, Command::Enqueue(Box::new(command))).await {

@@ -189,8 +189,7 @@ fn ask(view: &View, form: &Form, chosen: JobsAction, plan: &Plan, refusal: Optio
         }
         (bulk::numbers(&plan.dry_run))
         @if plan.is_operation {
-            p { "So many are changed page by page, and you can stop that. "
-                @if is_cancel { "A job that waits for one that is cancelled may fail before its own turn comes, as its dependency says." } }
+            p { "So many are changed page by page, and you can stop that." }
         }
         @if is_cancel { (reason_field()) }
         @if plan.is_operation && !is_cancel { (bulk::spread_field()) }

@@ -5,9 +5,8 @@ use bytes::Bytes;
 use ganger_access::{Outcome, Record};
 use http::{Response, header};
 use http_body_util::{BodyExt as _, Limited};
-use sha2::{Digest as _, Sha256};
 
-use crate::actions::{self, Done, FORM_BYTES_MAX, Form, Sent};
+use crate::actions::{self, Answered, Done, FORM_BYTES_MAX, Form, Sent};
 use crate::fault::Fault;
 use crate::notice::{self, Notice};
 use crate::view::View;
@@ -52,36 +51,25 @@ impl Asked<'_> {
 
     /// Does an action, unless the same form has done it already.
     async fn act_once(&self, view: &View, action: &str, form: &Form) -> Response<Body> {
-        let text = |name: &str| {
-            form.fields
-                .text(name)
-                .ok()
-                .flatten()
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let jobs = form.fields.texts("job").unwrap_or_default().join(" ");
-        let key = format!(
-            "{}\n{action}\n{}\n{jobs}\n{}",
-            text("key"),
-            text("with"),
-            form.is_confirmed()
-        );
         // Only its hash is remembered: a selection may be long.
-        let key: [u8; 32] = Sha256::digest(key).into();
+        let key = form.fingerprint(action);
         let back = form
             .back()
             .map_or_else(|| view.links.to("/").as_str().to_owned(), str::to_owned);
         let is_keyed = form.fields.has("key");
-        if is_keyed && let Sent::Again(to) = self.site.repeats.begin(&key) {
-            return redirect(to.as_deref().unwrap_or(&back));
+        if is_keyed && let Sent::Again(answered) = self.site.repeats.begin(&key) {
+            return self.sent_again(answered, &back);
         }
         let done = actions::act(view, action, form, self.visitor.from).await;
         match done {
             Ok(Done::Notice { notice, to }) => {
                 let to = to.unwrap_or(back);
                 if notice.is_done {
-                    self.site.repeats.end(&key, &to);
+                    let answered = Answered {
+                        to: to.clone(),
+                        text: notice.text.clone(),
+                    };
+                    self.site.repeats.end(&key, answered);
                 } else {
                     self.site.repeats.forget(&key);
                 }
@@ -96,6 +84,18 @@ impl Asked<'_> {
                 self.fault(view, &fault).await
             }
         }
+    }
+
+    /// Answers a form that was sent before, by a second click or from the history of the browser: nothing is done, and
+    /// the page says so.
+    fn sent_again(&self, answered: Option<Answered>, back: &str) -> Response<Body> {
+        let Some(Answered { to, text }) = answered else {
+            return redirect(back);
+        };
+        let notice = Notice::done(format!(
+            "{text} The same form came twice and was done once. To do it again, open its page again."
+        ));
+        self.with_notice(&to, notice)
     }
 
     fn with_notice(&self, to: &str, notice: Notice) -> Response<Body> {

@@ -1,7 +1,9 @@
 //! Operations: actions on many jobs, how far they are, and what they left out.
 
 use ganger_document::names::show;
+use ganger_document::time::show_moment;
 use ganger_shard::Handle;
+use ganger_types::command::Start;
 use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::{
     OperationAction, OperationNumber, OperationRecord, OperationState, ShardId, Timestamp,
@@ -11,7 +13,7 @@ use maud::{Markup, html};
 use crate::data::operations;
 use crate::fault::Fault;
 use crate::filter::{Filter, of_query};
-use crate::format::{count, counted};
+use crate::format::{count, counted, span};
 use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::params::Params;
@@ -180,6 +182,7 @@ fn what(action: &OperationAction) -> Markup {
             let AlteredFields {
                 priority,
                 queue,
+                start,
                 tags_added,
                 tags_removed,
                 labels_set,
@@ -189,6 +192,11 @@ fn what(action: &OperationAction) -> Markup {
             parts.extend(priority.map(|priority| format!("priority {}", priority.to_whole())));
             let queue = queue.as_ref();
             parts.extend(queue.map(|queue| format!("queue {}", bytes(queue.as_bytes()))));
+            parts.extend(start.map(|start| match start {
+                Start::Now => "start at once".to_owned(),
+                Start::After(delay) => format!("start after {}", span(delay)),
+                Start::At(at) => format!("start at {}", show_moment(at)),
+            }));
             let added = tags_added.iter();
             parts.extend(added.map(|tag| format!("add the tag {}", bytes(tag.as_bytes()))));
             let removed = tags_removed.iter();

@@ -64,6 +64,37 @@ async fn a_form_that_is_sent_twice_acts_once() {
     let second = browser.post(&action, &fields).await;
     assert_eq!(first.headers["location"], second.headers["location"]);
     assert_eq!(count(&site, JobStates::ALL).await, 1);
+    let notice = browser.follow(&second).await.only("#notice");
+    assert!(notice.starts_with("Enqueued 1/"), "{notice}");
+    assert!(notice.contains("came twice and was done once"), "{notice}");
+}
+
+#[tokio::test]
+async fn a_form_from_the_history_is_done_anew_if_it_was_changed() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    let form = browser.page("/ui/jobs/new?queue=mail").await;
+    let (action, fields) = form.button("Enqueue job");
+    let with = |kind: &str| {
+        let others = fields.iter().filter(|(name, _)| name != "kind");
+        let mut fields: Vec<_> = others.cloned().collect();
+        fields.push(("kind".to_owned(), kind.to_owned()));
+        fields
+    };
+    let mut jobs = Vec::new();
+    // The key of the form stays the same: the browser goes back to the form as it was filled in.
+    for kind in ["send", "resend", "resend"] {
+        let fields = with(kind);
+        let fields: Vec<(&str, &str)> = fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let answer = browser.post(&action, &fields).await;
+        jobs.push(answer.headers["location"].clone());
+    }
+    assert_ne!(jobs[0], jobs[1], "another kind is another job");
+    assert_eq!(jobs[1], jobs[2], "the same form is the same job");
+    assert_eq!(count(&site, JobStates::ALL).await, 2);
 }
 
 #[tokio::test]

@@ -131,7 +131,8 @@ fn new_job(
     Ok((home, job))
 }
 
-fn start(wire: Option<v1::Start>) -> Option<Start> {
+/// The earliest start of a job; `None` if the message names none.
+pub(crate) fn start(wire: Option<v1::Start>) -> Option<Start> {
     match wire?.when? {
         v1::start::When::AfterMs(0) => Some(Start::Now),
         v1::start::When::AfterMs(pause) => Some(Start::After(ms(pause))),

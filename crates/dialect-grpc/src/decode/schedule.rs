@@ -42,6 +42,13 @@ pub(crate) fn schedule(
     })
 }
 
+/// The times of a schedule that is not saved. Its name and kind do not matter.
+pub(crate) fn preview(wire: Option<v1::Schedule>) -> Result<ScheduleSpec, Problem> {
+    let at = At::top("schedule");
+    let wire = wire.ok_or_else(|| Problem::missing(at, "give the schedule"))?;
+    spec(at, wire.spec)
+}
+
 fn spec(at: At<'_>, wire: Option<v1::schedule::Spec>) -> Result<ScheduleSpec, Problem> {
     use v1::schedule::Spec;
     match wire {

@@ -2,7 +2,7 @@
 
 use ganger_proto::v1;
 use ganger_router::Submitted;
-use ganger_shard::{BulkAction, BulkResult, Handle, LogChunk};
+use ganger_shard::{BulkResult, Handle, LogChunk};
 use ganger_types::{AffectedJobs, CancelEffects, InputRow, InputState, JobId, ShardId};
 
 use super::{global, text_or_empty};
@@ -65,9 +65,9 @@ pub(crate) fn matched(shard: &ShardId, done: BulkResult) -> v1::Matched {
 }
 
 /// What would be done to the jobs that match a filter.
-pub(crate) fn would_match(handle: &Handle, action: &BulkAction, done: BulkResult) -> v1::Matched {
+pub(crate) fn would_match(handle: &Handle, exact: bool, done: BulkResult) -> v1::Matched {
     v1::Matched {
-        exact: action.is_foreseeable(),
+        exact,
         other_queues: done.other_queues,
         as_of_us: Some(handle.wall_time().0),
         ..matched(handle.id(), done)

@@ -79,10 +79,13 @@ impl Admin for ServiceContext {
             let operation = Operation::new(word, *right);
             identity.may(operation, Some(namespace.as_bytes())).is_ok()
         });
+        let (grants, read_only) = grants(&identity);
         Ok(Response::new(v1::WhoAmIReply {
             who: identity.to_string(),
             may: may.map(|(word, _)| word.to_owned()).collect(),
             expires_at_us: expires_at_us(&identity),
+            grants,
+            read_only,
         }))
     }
 
@@ -293,6 +296,24 @@ fn peer((view, state): (PeerView, PeerState)) -> v1::PeerView {
 }
 
 /// When the credential of a caller expires; 0 if it does not.
+/// The roles of a caller, and whether none of them changes anything.
+fn grants(identity: &Identity) -> (Vec<v1::Grant>, bool) {
+    let Identity::Principal(who) = identity else {
+        return (Vec::new(), false);
+    };
+    let all = who.grants.0.iter();
+    let grants = all.clone().map(|grant| {
+        let (name, is_prefix) = grant.namespaces();
+        let star = if is_prefix { "*" } else { "" };
+        v1::Grant {
+            role: grant.role.as_str().to_owned(),
+            namespace: format!("{}{star}", String::from_utf8_lossy(name)),
+        }
+    });
+    let is_read_only = all.clone().all(|grant| grant.role.is_read_only());
+    (grants.collect(), is_read_only)
+}
+
 fn expires_at_us(identity: &Identity) -> u64 {
     let Identity::Principal(who) = identity else {
         return 0;

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 
 use super::{Streamed, reply_as};
 use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
 use crate::{ServiceContext, authorization};
 
@@ -61,13 +62,11 @@ impl Insight for ServiceContext {
         &self,
         request: Request<v1::InsightRequest>,
     ) -> Result<Response<v1::FailureGroupsReply>, Status> {
-        let reply = self.ask(Query::FailureGroups(here(&request)?)).await?;
-        let groups = reply_as!(reply, Reply::FailureGroups(groups) => groups)?;
-        let groups = groups.iter().map(|(group, jobs)| v1::FailureGroup {
-            group: group.to_text().into_owned(),
-            jobs: *jobs,
-            shard: String::new(),
-        });
+        let namespace = here(&request)?;
+        let groups = self.handle.failure_groups(&namespace).await;
+        let groups = groups.map_err(Problem::from)?.into_iter();
+        let now = self.handle.wall_time();
+        let groups = groups.map(|group| encode::failure_group(group, now));
         Ok(Response::new(v1::FailureGroupsReply {
             groups: groups.collect(),
             unreachable: Vec::new(),
@@ -210,6 +209,88 @@ impl Insight for ServiceContext {
         Ok(Response::new(v1::RatesReply {
             total: Some(queue_rates(&total)),
             queues: each.iter().map(queue_rates).collect(),
+        }))
+    }
+
+    async fn series(
+        &self,
+        request: Request<v1::SeriesRequest>,
+    ) -> Result<Response<v1::SeriesReply>, Status> {
+        let now = self.handle.wall_time();
+        let query = decode::series(request.get_ref(), now)?;
+        let reply = self.handle.series(|table| table.read(&query, now));
+        Ok(Response::new(encode::series(reply)))
+    }
+
+    async fn latency(
+        &self,
+        request: Request<v1::LatencyRequest>,
+    ) -> Result<Response<v1::LatencyReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let now = self.handle.wall_time();
+        let asked = decode::latency(request, now)?;
+        let found = self.handle.series(|table| {
+            let (queue, kind) = (asked.queue.as_ref(), asked.kind.as_ref());
+            table.latency(&namespace, queue, kind, asked.between, now)
+        });
+        Ok(Response::new(encode::latency(&found, &asked.quantiles)))
+    }
+
+    async fn kinds(
+        &self,
+        request: Request<v1::KindsRequest>,
+    ) -> Result<Response<v1::KindsReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let now = self.handle.wall_time();
+        let asked = decode::kinds(request, now)?;
+        let page = self.handle.series(|table| {
+            let place = (asked.after.as_ref(), asked.limit);
+            table.kinds_page(&namespace, asked.queue.as_ref(), asked.between, now, place)
+        });
+        Ok(Response::new(encode::kinds(page, &asked.quantiles)))
+    }
+
+    async fn names(
+        &self,
+        request: Request<v1::NamesRequest>,
+    ) -> Result<Response<v1::NamesReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let (of, prefix, limit) = decode::names(request)?;
+        // One more name shows whether there are others.
+        let found = self.handle.names(&namespace, of, prefix, limit + 1).await;
+        let mut found = found.map_err(Problem::from)?;
+        let complete = found.len() <= limit;
+        found.truncate(limit);
+        let names = found.iter();
+        let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
+        Ok(Response::new(v1::NamesReply {
+            names: names.collect(),
+            complete,
+        }))
+    }
+
+    async fn labels(
+        &self,
+        request: Request<v1::LabelsRequest>,
+    ) -> Result<Response<v1::LabelsReply>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let asked = decode::label_values(request)?;
+        let place = (asked.prefix, asked.after);
+        let page = self
+            .handle
+            .labels(&namespace, asked.key, place, asked.limit)
+            .await
+            .map_err(Problem::from)?;
+        let labels: Vec<_> = page.values.iter().map(encode::label).collect();
+        let last = labels.last().filter(|_| page.has_more);
+        let next = last.map(|label| label.name.clone());
+        Ok(Response::new(v1::LabelsReply {
+            labels,
+            next: next.unwrap_or_default(),
         }))
     }
 

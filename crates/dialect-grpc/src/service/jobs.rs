@@ -1,5 +1,6 @@
 //! Reading and changing jobs.
 
+use ganger_document::view::attempt::Attempts;
 use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::jobs_server::Jobs;
@@ -131,7 +132,7 @@ impl ServiceContext {
             .await
             .map_err(Problem::from)?;
         Ok(Response::new(if request.dry_run {
-            encode::would_match(&self.handle, &action, done)
+            encode::would_match(&self.handle, action.is_foreseeable(), done)
         } else {
             encode::matched(self.handle.id(), done)
         }))
@@ -319,6 +320,20 @@ impl Jobs for ServiceContext {
         request: Request<v1::InputsRequest>,
     ) -> Result<Response<v1::InputsReply>, Status> {
         Ok(Response::new(self.show_inputs(request.get_ref()).await?))
+    }
+
+    async fn attempts(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::AttemptsReply>, Status> {
+        let (namespace, id) = named(self.handle.id(), request.get_ref())?;
+        let job = self.find(&namespace, &id).await?;
+        let mut attempts = Attempts::new(&job, self.handle.wall_time());
+        for attempt in &mut attempts.attempts {
+            let bytes = self.handle.log_bytes(job.record.key, attempt.attempt).await;
+            attempt.log_bytes = bytes.map_err(Problem::from)?;
+        }
+        Ok(Response::new(attempts.into()))
     }
 
     async fn read_log(

@@ -10,7 +10,7 @@ use ganger_types::command::DeregisterWorker;
 use ganger_types::{Command, Reply, Worker, limits};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{in_process, reply_as};
+use super::in_process;
 use crate::ServiceContext;
 use crate::decode::{self, At};
 use crate::encode;
@@ -54,6 +54,18 @@ impl ServiceContext {
         Ok(Response::new(v1::ReportReply {
             answers: answers.collect(),
         }))
+    }
+
+    /// Ends the leases of a worker; returns their number, 0 for a worker that is not known.
+    async fn end_worker(&self, request: &v1::DeregisterWorkerRequest) -> Result<u64, Problem> {
+        let namespace = decode::namespace(&request.namespace)?;
+        let worker = decode::name(At::top("worker"), &request.worker, Worker::new)?;
+        let command = DeregisterWorker { namespace, worker };
+        match self.call(Command::DeregisterWorker(command)).await? {
+            Reply::Changed { count, .. } => Ok(count),
+            Reply::Done => Ok(0),
+            _ => Err(Problem::unexpected()),
+        }
     }
 
     /// Applies commands in order, in slices that fit a turn.
@@ -150,17 +162,16 @@ impl Leases for ServiceContext {
         &self,
         request: Request<v1::DeregisterWorkerRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        let request = request.get_ref();
-        let namespace = decode::namespace(&request.namespace)?;
-        let worker = decode::name(At::top("worker"), &request.worker, Worker::new)?;
-        let reply = self
-            .call(Command::DeregisterWorker(DeregisterWorker {
-                namespace,
-                worker,
-            }))
-            .await?;
-        let done = reply_as!(reply, Reply::Done | Reply::Changed { .. } => v1::Done {})?;
-        Ok(Response::new(done))
+        self.end_worker(request.get_ref()).await?;
+        Ok(Response::new(v1::Done {}))
+    }
+
+    async fn release_worker(
+        &self,
+        request: Request<v1::DeregisterWorkerRequest>,
+    ) -> Result<Response<v1::ReleaseWorkerReply>, Status> {
+        let changed = self.end_worker(request.get_ref()).await?;
+        Ok(Response::new(v1::ReleaseWorkerReply { changed }))
     }
 
     type WorkStream = Pin<Box<dyn Stream<Item = Result<v1::ServerMessage, Status>> + Send>>;

@@ -14,7 +14,7 @@ impl ServiceContext {
         &self,
         request: v1::ListRequest,
     ) -> Result<v1::ListReply, Problem> {
-        let brief = request.brief;
+        let (brief, summary) = (request.brief || request.summary, request.summary);
         let (query, order) = decode::listing(request)?;
         let is_bounded = query.budget != Budget::default();
         let (jobs, next, looked) = match order {
@@ -36,7 +36,13 @@ impl ServiceContext {
         let jobs = jobs.into_iter();
         Ok(v1::ListReply {
             jobs: jobs
-                .map(|stored| convert::job_message(shard, stored, brief))
+                .map(|stored| {
+                    let mut message = convert::job_message(shard, stored, brief);
+                    if summary {
+                        convert::shorten_job(&mut message);
+                    }
+                    message
+                })
                 .collect(),
             next: next.unwrap_or_default(),
             complete: is_bounded.then_some(!looked.is_cut),

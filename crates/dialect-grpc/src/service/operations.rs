@@ -4,7 +4,7 @@ use ganger_access::Right;
 use ganger_proto::v1::operations_server::Operations;
 use ganger_proto::{convert, v1};
 use ganger_types::command::{StartOperation, StopOperation};
-use ganger_types::limits::PAGE_OPERATIONS_MAX;
+use ganger_types::limits::{PAGE_JOBS_MAX, PAGE_OPERATIONS_MAX};
 use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::{Namespace, OperationAction, OperationNumber, OperationRecord};
 use tonic::{Request, Response, Status};
@@ -12,7 +12,11 @@ use tonic::{Request, Response, Status};
 use crate::ServiceContext;
 use crate::authorization;
 use crate::decode::{self, At};
+use crate::encode;
 use crate::problem::Problem;
+
+/// Jobs that a dry run looks at.
+const LOOKED_MAX: usize = 100_000;
 
 /// The operation that a request names.
 fn named(request: &v1::OperationRequest) -> Result<(Namespace, OperationNumber), Problem> {
@@ -37,6 +41,7 @@ fn action(request: &v1::StartOperationRequest) -> Result<OperationAction, Proble
     let fields = AlteredFields {
         priority: priority.transpose()?,
         queue: queue.clone(),
+        start: decode::start(request.start),
         tags_added: decode::tags(At::top("tags_added"), &request.tags_added)?,
         tags_removed: decode::tags(At::top("tags_removed"), &request.tags_removed)?,
         labels_set: decode::labels(At::top("labels_set"), &request.labels_set)?,
@@ -78,6 +83,31 @@ fn action(request: &v1::StartOperationRequest) -> Result<OperationAction, Proble
     }
 }
 
+/// Reads an operation, which the caller must have the right to.
+fn start_of(request: v1::StartOperationRequest) -> Result<StartOperation, Problem> {
+    let namespace = decode::namespace(&request.namespace)?;
+    let action = action(&request)?;
+    if action != OperationAction::Cancel {
+        authorization::check_right(Right::OPERATE, &namespace)?;
+    }
+    let filter = request.filter.unwrap_or_default();
+    let filter = v1::ListRequest {
+        cursor: String::new(),
+        ..filter
+    };
+    let query = decode::matching_query(namespace.clone(), filter)?;
+    Ok(StartOperation {
+        namespace,
+        action,
+        filter: JobFilter::of(query),
+        created_before: None,
+        at_most: Some(request.at_most).filter(|most| *most > 0),
+        spread_over: request.spread_over_ms.map(decode::ms),
+        reason: request.reason,
+        by: authorization::identity().to_string(),
+    })
+}
+
 impl ServiceContext {
     fn operation(&self, record: OperationRecord) -> Response<v1::Operation> {
         Response::new(convert::operation_message(self.handle.id(), record))
@@ -90,30 +120,28 @@ impl Operations for ServiceContext {
         &self,
         request: Request<v1::StartOperationRequest>,
     ) -> Result<Response<v1::Operation>, Status> {
-        let request = request.into_inner();
-        let namespace = decode::namespace(&request.namespace)?;
-        let action = action(&request)?;
-        if action != OperationAction::Cancel {
-            authorization::check_right(Right::OPERATE, &namespace)?;
-        }
-        let filter = request.filter.unwrap_or_default();
-        let filter = v1::ListRequest {
-            cursor: String::new(),
-            ..filter
-        };
-        let query = decode::matching_query(namespace.clone(), filter)?;
-        let start = StartOperation {
-            namespace,
-            action,
-            filter: JobFilter::of(query),
-            created_before: None,
-            at_most: Some(request.at_most).filter(|most| *most > 0),
-            spread_over: request.spread_over_ms.map(decode::ms),
-            reason: request.reason,
-            by: authorization::identity().to_string(),
-        };
+        let start = start_of(request.into_inner())?;
         let record = self.handle.start_operation(start).await;
         Ok(self.operation(record.map_err(Problem::from)?))
+    }
+
+    async fn dry_run(
+        &self,
+        request: Request<v1::StartOperationRequest>,
+    ) -> Result<Response<v1::Matched>, Status> {
+        let start = start_of(request.into_inner())?;
+        let query = start.filter.query(start.namespace, PAGE_JOBS_MAX);
+        let done = self
+            .handle
+            .try_operation(&start.action, query, LOOKED_MAX)
+            .await
+            .map_err(Problem::from)?;
+        let is_exact = start.action.is_foreseeable();
+        Ok(Response::new(encode::would_match(
+            &self.handle,
+            is_exact,
+            done,
+        )))
     }
 
     async fn get(

@@ -1,11 +1,12 @@
 //! Queues and namespaces.
 
+use ganger_document::view::queue::{QueueWhy, effective};
 use ganger_proto::convert;
 use ganger_proto::v1;
 use ganger_proto::v1::queues_server::Queues;
 use ganger_types::command::{ConfigureNamespace, ConfigureQueue, ForgetQueue, QueueChange};
 use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, NamespaceRecord, Queue, Reply, limits};
+use ganger_types::{Command, Namespace, NamespaceRecord, NamespaceSettings, Queue, Reply, limits};
 use tonic::{Request, Response, Status};
 
 use super::reply_as;
@@ -19,7 +20,24 @@ fn named(request: &v1::QueueRequest) -> Result<(Namespace, Queue), Problem> {
     Ok((namespace, decode::queue(At::top("queue"), &request.queue)?))
 }
 
+/// The version that the settings must still have.
+fn version(text: &str) -> Result<u64, Problem> {
+    let reason = "must be the `version` of the queue";
+    u64::from_str_radix(text, 16).map_err(|_| Problem::invalid(At::top("version"), reason))
+}
+
 impl ServiceContext {
+    /// The settings of a namespace; the default ones if it has none of its own.
+    async fn namespace_settings(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<NamespaceSettings, Problem> {
+        let reply = self.ask(Query::Namespaces).await?;
+        let all = reply_as!(reply, Reply::Namespaces(records) => records)?;
+        let own = all.into_iter().find(|it| it.namespace == *namespace);
+        Ok(own.map(|record| record.settings).unwrap_or_default())
+    }
+
     async fn configure_queue(&self, command: ConfigureQueue) -> Result<(), Problem> {
         let reply = self
             .call(Command::ConfigureQueue(Box::new(command)))
@@ -85,10 +103,30 @@ impl Queues for ServiceContext {
 
     async fn get(
         &self,
-        request: Request<v1::QueueRequest>,
+        request: Request<v1::GetQueueRequest>,
     ) -> Result<Response<v1::QueueView>, Status> {
+        let request = request.get_ref();
+        let namespace = decode::namespace(&request.namespace)?;
+        let queue = decode::queue(At::top("queue"), &request.queue)?;
+        let mut view = self.show_queue(namespace.clone(), queue).await?;
+        if request.effective {
+            let settings = view.get_ref().settings.clone().unwrap_or_default();
+            let settings = convert::queue_settings(At::top("settings"), settings);
+            let own = self.namespace_settings(&namespace).await?;
+            let effective = effective(&settings.map_err(Problem::from)?, &own);
+            view.get_mut().effective = convert::effective_messages(effective);
+        }
+        Ok(view)
+    }
+
+    async fn why(
+        &self,
+        request: Request<v1::QueueRequest>,
+    ) -> Result<Response<v1::QueueExplanation>, Status> {
         let (namespace, queue) = named(request.get_ref())?;
-        self.show_queue(namespace, queue).await
+        let query = Query::QueueWhy(namespace, queue.clone());
+        let waits = reply_as!(self.ask(query).await?, Reply::QueueWhy(waits) => waits)?;
+        Ok(Response::new(QueueWhy::new(&queue, &waits).into()))
     }
 
     async fn configure(
@@ -104,7 +142,10 @@ impl Queues for ServiceContext {
         let at = At::top("settings");
         decode::check_retry(at, settings.retry.as_ref())?;
         let settings = convert::queue_settings(at, settings).map_err(Problem::from)?;
-        let change = QueueChange::All(settings);
+        let change = match request.version.as_deref().map(version).transpose()? {
+            Some(version) => QueueChange::AllIf { settings, version },
+            None => QueueChange::All(settings),
+        };
         let command = ConfigureQueue {
             namespace: namespace.clone(),
             queue: queue.clone(),

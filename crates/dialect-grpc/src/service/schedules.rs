@@ -3,7 +3,7 @@
 use futures::stream::{self, StreamExt as _};
 use ganger_proto::v1;
 use ganger_proto::v1::schedules_server::Schedules;
-use ganger_types::command::{PutSchedule, RemoveSchedule, RunSchedule};
+use ganger_types::command::{PauseSchedule, PutSchedule, RemoveSchedule, RunSchedule};
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, Reply, ScheduleId, limits};
 use tonic::{Request, Response, Status};
@@ -24,7 +24,29 @@ fn named(request: &v1::ScheduleRequest) -> Result<(Namespace, ScheduleId), Probl
     ))
 }
 
+/// The number of times that a request wants.
+fn times_wanted(count: u32) -> Result<usize, Problem> {
+    let most = u32::try_from(limits::SCHEDULE_TIMES_MAX).expect("it is small");
+    let count = decode::bounded(At::top("count"), count, 5, most)?;
+    Ok(usize::try_from(count).unwrap_or(limits::SCHEDULE_TIMES_MAX))
+}
+
 impl ServiceContext {
+    async fn set_paused(
+        &self,
+        request: &v1::ScheduleRequest,
+        is_paused: bool,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        let (namespace, id) = named(request)?;
+        let command = Command::PauseSchedule(PauseSchedule {
+            namespace,
+            id,
+            is_paused,
+        });
+        let record = reply_as!(self.call(command).await?, Reply::Schedule(record) => record)?;
+        Ok(Response::new((&*record).into()))
+    }
+
     async fn show_schedule(
         &self,
         namespace: Namespace,
@@ -93,18 +115,45 @@ impl Schedules for ServiceContext {
         Ok(Response::new((&*record).into()))
     }
 
+    async fn pause(
+        &self,
+        request: Request<v1::ScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        self.set_paused(request.get_ref(), true).await
+    }
+
+    async fn resume(
+        &self,
+        request: Request<v1::ScheduleRequest>,
+    ) -> Result<Response<v1::Schedule>, Status> {
+        self.set_paused(request.get_ref(), false).await
+    }
+
+    async fn preview(
+        &self,
+        request: Request<v1::PreviewScheduleRequest>,
+    ) -> Result<Response<v1::NextTimes>, Status> {
+        let request = request.into_inner();
+        decode::namespace(&request.namespace)?;
+        let count = times_wanted(request.count)?;
+        let spec = decode::preview(request.schedule)?;
+        let times = self.handle.preview_schedule(&spec, count).await;
+        let times = times.map_err(Problem::from)?.into_iter();
+        Ok(Response::new(v1::NextTimes {
+            at_us: times.map(|at| at.0).collect(),
+        }))
+    }
+
     async fn next(
         &self,
         request: Request<v1::NextTimesRequest>,
     ) -> Result<Response<v1::NextTimes>, Status> {
         let request = request.into_inner();
-        let most = u32::try_from(limits::SCHEDULE_TIMES_MAX).expect("it is small");
-        let count = decode::bounded(At::top("count"), request.count, 5, most)?;
+        let count = times_wanted(request.count)?;
         let (namespace, id) = named(&v1::ScheduleRequest {
             namespace: request.namespace,
             id: request.id,
         })?;
-        let count = usize::try_from(count).unwrap_or(limits::SCHEDULE_TIMES_MAX);
         let reply = self.ask(Query::ScheduleTimes(namespace, id, count)).await?;
         let times = reply_as!(reply, Reply::Times(times) => times)?;
         let at_us = times.into_iter().map(|at| at.0).collect();

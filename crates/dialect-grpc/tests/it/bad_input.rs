@@ -641,7 +641,7 @@ async fn bad_settings_and_schedules_are_refused_by_field() {
         ..Default::default()
     };
     case!(
-        queues.get(v1::QueueRequest {
+        queues.get(v1::GetQueueRequest {
             queue: long(),
             ..Default::default()
         }),

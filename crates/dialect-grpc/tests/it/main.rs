@@ -3,6 +3,7 @@
 mod bad_input;
 mod external_jobs;
 mod graphs;
+mod insight;
 mod operating;
 mod server;
 mod shards;

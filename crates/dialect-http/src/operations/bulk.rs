@@ -19,6 +19,7 @@ pub(super) fn about_operations() -> Vec<Operation> {
             "Starts an action on all jobs that match a filter; it goes on in the background. Actions other than cancel take the role operator.",
             operations::start,
         )
+        .query(operations::START_PARAMETERS)
         .body::<OperationIn>()
         .reply::<OperationView>(),
         operation(

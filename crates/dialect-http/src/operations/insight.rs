@@ -3,13 +3,13 @@
 use ganger_access::Right;
 use ganger_document::view::event::Event;
 use ganger_document::view::job::Page;
+use ganger_document::view::names::{Labels, Names};
 use ganger_document::view::statistics::{GroupsView, Statistics, TagsView, TrackedListView};
 use ganger_document::view::worker::WorkersDoc;
 use http::Method;
 
 use super::{Operation, PAGE, operation};
 use crate::description::Content;
-use crate::resource::names::{LabelsView, NamesView};
 use crate::resource::numbers::{AuditView, Done};
 use crate::resource::{events, failures, names, numbers, workers};
 
@@ -166,7 +166,7 @@ pub(super) fn about_names() -> Vec<Operation> {
             ("prefix", "what the names begin with"),
             ("limit", "1 to 999; 20 if absent"),
         ])
-        .reply::<NamesView>(),
+        .reply::<Names>(),
         operation(
             M::GET,
             "/api/v1/labels",
@@ -181,6 +181,6 @@ pub(super) fn about_names() -> Vec<Operation> {
             ("after", "goes on where a page ended"),
             ("limit", "1 to 100; 20 if absent"),
         ])
-        .reply::<LabelsView>(),
+        .reply::<Labels>(),
     ]
 }

@@ -1,6 +1,7 @@
 //! Operations on one job.
 
 use ganger_access::Right;
+use ganger_document::view::attempt::Attempts;
 use ganger_document::view::graph::Graph;
 use ganger_document::view::input::Inputs;
 use ganger_document::view::job::Job;
@@ -11,7 +12,6 @@ use super::{ANY, Operation, PAGE, WAIT, operation};
 use crate::description::Content;
 use crate::resource::act::{ActedView, CancelJobIn, CancelResult, RetryJobIn};
 use crate::resource::alter::{AlterIn, AlteredView, DependenciesIn, UndependIn};
-use crate::resource::attempts::AttemptsView;
 use crate::resource::{act, alter, attempts, graphs, jobs, logs};
 
 #[expect(clippy::too_many_lines, reason = "a table")]
@@ -182,6 +182,6 @@ pub(super) fn about_attempts() -> Vec<Operation> {
             "Lists the attempts of a job: when, where, how long, how they ended.",
             attempts::list,
         )
-        .reply::<AttemptsView>(),
+        .reply::<Attempts>(),
     ]
 }

@@ -1,10 +1,11 @@
 //! Operations on the series for charts.
 
 use ganger_access::Right;
+use ganger_document::view::series::{Kinds, Latency, Series};
 use http::Method;
 
 use super::{Operation, operation};
-use crate::resource::series::{self, KindsView, LatencyView, SeriesView};
+use crate::resource::series;
 
 const QUEUE: (&str, &str) = ("queue", "of this queue; of all queues if absent");
 const KIND: (&str, &str) = ("kind", "of jobs of this kind");
@@ -40,7 +41,7 @@ pub(super) fn about_series() -> Vec<Operation> {
                 "queue, or total to add all queues up; queue if absent",
             ),
         ])
-        .reply::<SeriesView>(),
+        .reply::<Series>(),
         operation(
             M::GET,
             "/api/v1/latency",
@@ -59,7 +60,7 @@ pub(super) fn about_series() -> Vec<Operation> {
                 "numbers from 0 to 1 with commas between, 20 at most; 0.5,0.95,0.99 if absent",
             ),
         ])
-        .reply::<LatencyView>(),
+        .reply::<Latency>(),
         operation(
             M::GET,
             "/api/v1/kinds",
@@ -75,6 +76,6 @@ pub(super) fn about_series() -> Vec<Operation> {
             ("after", "goes on after this kind"),
             ("limit", "on a page, 1 to 1000; 100 if absent"),
         ])
-        .reply::<KindsView>(),
+        .reply::<Kinds>(),
     ]
 }

@@ -4,13 +4,13 @@ use ganger_access::Right;
 use ganger_document::view::audit::AuditLog;
 use ganger_document::view::cluster::{ClusterShards, NodeList};
 use ganger_document::view::server::Server;
+use ganger_document::view::whoami::WhoAmI;
 use http::Method;
 
 use super::{Operation, operation};
 use crate::description::Content;
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
-use crate::resource::whoami::WhoAmI;
 use crate::resource::{audit_log, cluster, health, home, metrics, server, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {

@@ -104,7 +104,7 @@ async fn run(
         }
     };
     Ok(json::ok(&if is_dry {
-        BulkAnswer::WouldChange(would_change(&context, &action, done))
+        BulkAnswer::WouldChange(would_change(&context, action.is_foreseeable(), done))
     } else {
         BulkAnswer::Changed(changed(&context, done))
     }))
@@ -147,13 +147,14 @@ pub(crate) fn changed(context: &RequestContext, done: BulkResult) -> Changed {
     }
 }
 
-fn would_change(context: &RequestContext, action: &BulkAction, done: BulkResult) -> WouldChange {
+/// What a dry run found; `exact`: whether exactly these jobs would change.
+pub(crate) fn would_change(context: &RequestContext, exact: bool, done: BulkResult) -> WouldChange {
     let by_state = done.by_state.into_iter();
     let by_queue = done.by_queue.into_iter();
     WouldChange {
         would_change: done.changed,
         would_skip: done.skipped,
-        exact: action.is_foreseeable(),
+        exact,
         by_state: by_state
             .map(|(state, count)| (state.as_str().to_owned(), count))
             .collect(),

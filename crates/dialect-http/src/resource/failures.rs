@@ -3,15 +3,15 @@
 use std::cmp::Reverse;
 
 use axum::response::Response;
-use ganger_document::names::{self, Named, text};
-use ganger_document::time::Moment;
+use ganger_document::names::{self, text};
+use ganger_document::time::calendar;
 use ganger_document::view::job;
-use ganger_document::view::statistics::{FailuresOf, GroupView as GroupDocument, GroupsView};
+use ganger_document::view::statistics::{FailureGroup, FailuresOf, GroupsView};
 use ganger_shard::GroupView;
 use ganger_types::command::Retry;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, Group, JobState, Reply, Timestamp};
+use ganger_types::{Command, Group, JobState, Kind, Queue, Reply, Timestamp};
 
 use crate::arguments::refused;
 use crate::filter;
@@ -57,38 +57,25 @@ fn after(context: &RequestContext) -> Result<Option<(Timestamp, Group)>, Problem
     place.map(Some).ok_or_else(|| refused("after", &reason()))
 }
 
-fn show(view: GroupView, now: Timestamp) -> GroupDocument {
+fn show(view: GroupView, now: Timestamp) -> FailureGroup {
     let facts = view.facts.unwrap_or_default();
     let is_known = facts.last_at > Timestamp::default();
-    GroupDocument {
-        group: Named(view.group),
-        count: view.jobs,
-        first_at: is_known.then_some(Moment(facts.first_at)),
-        last_at: is_known.then_some(Moment(facts.last_at)),
+    FailureGroup {
+        group: text(view.group.as_bytes()),
+        jobs: view.jobs,
+        first_at: is_known.then(|| calendar(facts.first_at)),
+        last_at: is_known.then(|| calendar(facts.last_at)),
         last_hour: facts.last_hour(now),
-        by_queue: most(
-            facts
-                .by_queue
-                .iter()
-                .map(|(it, count)| (it.as_bytes(), *count)),
-        ),
-        by_kind: most(
-            facts
-                .by_kind
-                .iter()
-                .map(|(it, count)| (it.as_bytes(), *count)),
-        ),
+        by_queue: failures_of(facts.queues_with_most(NAMES_SHOWN), Queue::as_bytes),
+        by_kind: failures_of(facts.kinds_with_most(NAMES_SHOWN), Kind::as_bytes),
         message: is_known.then_some(facts.message),
+        shard: None,
     }
 }
 
-/// The names with the most failures.
-fn most<'a>(counts: impl Iterator<Item = (&'a [u8], u64)>) -> Vec<FailuresOf> {
-    let mut counts: Vec<_> = counts.collect();
-    counts.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-    counts.truncate(NAMES_SHOWN);
+fn failures_of<N>(counts: Vec<(&N, u64)>, bytes: impl Fn(&N) -> &[u8]) -> Vec<FailuresOf> {
     let failures = counts.into_iter().map(|(name, count)| FailuresOf {
-        name: text(name),
+        name: text(bytes(name)),
         count,
     });
     failures.collect()

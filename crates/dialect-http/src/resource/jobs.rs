@@ -90,23 +90,11 @@ pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {
     if !listing.is_summary {
         return Ok(json::ok(&page));
     }
-    for job in &mut page.jobs {
-        job.shorten();
-    }
-    Ok(json::ok(&summary(&page)))
-}
-
-/// A page without the fields that only some readers need.
-fn summary(page: &job::Page) -> serde_json::Value {
-    let mut document = serde_json::to_value(page).expect("our documents are plain data");
-    for job in document["jobs"].as_array_mut().into_iter().flatten() {
-        if let Some(fields) = job.as_object_mut() {
-            for name in ["history", "history_dropped", "retry"] {
-                fields.remove(name);
-            }
-        }
-    }
-    document
+    let jobs = std::mem::take(&mut page.jobs).into_iter();
+    let jobs: Vec<serde_json::Value> = jobs.map(job::Job::into_summary).collect();
+    let mut document = serde_json::to_value(&page).expect("our documents are plain data");
+    document["jobs"] = jobs.into();
+    Ok(json::ok(&document))
 }
 
 /// Counts the jobs that a listing with the same filters would return.

@@ -4,8 +4,8 @@ use axum::response::Response;
 use ganger_access::{Operation as AccessOperation, Right};
 use ganger_document::request::operation::OperationIn;
 use ganger_document::view::operation::{Operation, Operations};
-use ganger_types::command::StopOperation;
-use ganger_types::limits::PAGE_OPERATIONS_MAX;
+use ganger_types::command::{StartOperation, StopOperation};
+use ganger_types::limits::{PAGE_JOBS_MAX, PAGE_OPERATIONS_MAX};
 use ganger_types::{OperationAction, OperationNumber};
 use http::StatusCode;
 
@@ -13,6 +13,16 @@ use crate::arguments::refused;
 use crate::json::{self, JsonBody};
 use crate::problem::Problem;
 use crate::request_context::RequestContext;
+use crate::resource::bulk;
+
+/// Jobs that a dry run looks at; with more, its answer has a `next`, and the numbers are bounds.
+const LOOKED_MAX: usize = 100_000;
+
+/// The query parameters of an operation to start.
+pub(crate) const START_PARAMETERS: &[(&str, &str)] = &[(
+    "dry_run",
+    "true: starts nothing, and answers how many jobs it would change (WouldChange)",
+)];
 
 /// The query parameters of a list of operations.
 pub(crate) const PARAMETERS: &[(&str, &str)] = &[
@@ -35,9 +45,27 @@ pub(crate) async fn start(
     }
     let by = context.identity.to_string();
     let start = given.convert(context.namespace.clone(), by)?;
+    if context.arguments.flag("dry_run")? {
+        return would_change(&context, start).await;
+    }
     let record = context.shard().start_operation(start).await?;
     let view = Operation::new(context.shard().id(), record);
     Ok(json::answer(StatusCode::ACCEPTED, &view))
+}
+
+/// Answers how many jobs an operation would change.
+async fn would_change(
+    context: &RequestContext,
+    start: StartOperation,
+) -> Result<Response, Problem> {
+    let mut query = start.filter.query(start.namespace, PAGE_JOBS_MAX);
+    query.enqueued_before(start.created_before);
+    let shard = context.shard();
+    let done = shard
+        .try_operation(&start.action, query, LOOKED_MAX)
+        .await?;
+    let is_exact = start.action.is_foreseeable();
+    Ok(json::ok(&bulk::would_change(context, is_exact, done)))
 }
 
 pub(crate) async fn list(context: RequestContext) -> Result<Response, Problem> {

@@ -11,6 +11,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::bulk::FilterIn;
+use super::job::start;
 use crate::error::DocumentError;
 use crate::labels::{LabelChanges, Rank};
 use crate::names::{QueueName, TagName};
@@ -84,6 +85,10 @@ pub struct OperationIn {
     pub queue: Option<QueueName>,
     /// With `alter`: new priority; smaller runs first.
     pub priority: Option<Rank>,
+    /// With `alter`: new start as a delay from the change of each job, for jobs that are scheduled or ready.
+    pub delay: Option<Span>,
+    /// With `alter`: new start as a time, for jobs that are scheduled or ready.
+    pub run_at: Option<Moment>,
     /// With `alter`: tags that the jobs get.
     #[serde(default)]
     pub tags_add: Vec<TagName>,
@@ -119,16 +124,20 @@ impl OperationIn {
             ActionWord::Delete => OperationAction::Delete,
             ActionWord::Alter => {
                 let tags = |tags: Vec<TagName>| tags.into_iter().map(|tag| tag.0).collect();
+                let has_start = self.delay.is_some() || self.run_at.is_some();
+                let start = start(self.delay, self.run_at, "")?;
                 let fields = AlteredFields {
                     priority: self.priority.map(|rank| rank.0),
                     queue,
+                    start: has_start.then_some(start),
                     tags_added: tags(self.tags_add),
                     tags_removed: tags(self.tags_remove),
                     labels_set: self.labels.set,
                     labels_removed: self.labels.removed,
                 };
                 if fields == AlteredFields::default() {
-                    let detail = "/action: nothing to alter: give queue, priority, tags_add, tags_remove or labels";
+                    let detail = "/action: nothing to alter: give queue, priority, delay, run_at, tags_add, tags_remove or \
+                                  labels";
                     return Err(DocumentError::new("invalid_value", detail).at("/action"));
                 }
                 OperationAction::Alter(fields)
@@ -158,6 +167,8 @@ impl OperationIn {
                 "retry and alter",
             ),
             (self.priority.is_some() && !is_alter, "priority", "alter"),
+            (self.delay.is_some() && !is_alter, "delay", "alter"),
+            (self.run_at.is_some() && !is_alter, "run_at", "alter"),
             (!self.tags_add.is_empty() && !is_alter, "tags_add", "alter"),
             (
                 !self.tags_remove.is_empty() && !is_alter,

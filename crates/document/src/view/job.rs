@@ -18,7 +18,7 @@ use crate::view::history::HistoryEntry;
 use crate::view::{as_number, labels, texts};
 
 /// Bytes of a failure message in a summary.
-const SUMMARY_MESSAGE_BYTES: usize = 200;
+pub const SUMMARY_MESSAGE_BYTES: usize = 200;
 
 /// A job without its payload, inputs, result and log.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -232,13 +232,20 @@ impl Page {
 }
 
 impl Job {
-    /// Leaves out the history, and cuts the failure message at 200 bytes.
-    pub fn shorten(&mut self) {
+    /// The document without the fields that only some readers need, and with a failure message of at most 200 bytes.
+    pub fn into_summary(mut self) -> serde_json::Value {
         self.history.clear();
         if let Some(failure) = &mut self.failure {
             let end = failure.message.floor_char_boundary(SUMMARY_MESSAGE_BYTES);
             failure.message.truncate(end);
         }
+        let mut document = serde_json::to_value(&self).unwrap_or_default();
+        if let Some(fields) = document.as_object_mut() {
+            for name in ["history", "history_dropped", "retry"] {
+                fields.remove(name);
+            }
+        }
+        document
     }
 
     /// The document of a job of a shard. If the start was given as a delay, its calendar time is not known and

@@ -83,7 +83,7 @@ pub struct QueueView {
     pub askers: Option<Vec<Asker>>,
     /// Settings that apply, each with where it comes from; absent unless `effective` was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub effective: Option<BTreeMap<&'static str, EffectiveSetting>>,
+    pub effective: Option<BTreeMap<String, EffectiveSetting>>,
     /// Shard that has it; absent unless the list is of all shards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
@@ -129,14 +129,25 @@ pub struct EffectiveSetting {
     #[schema(value_type = Object)]
     pub value: serde_json::Value,
     /// Where the value comes from: `queue`, `namespace` or `default`.
-    pub from: &'static str,
+    pub from: String,
+}
+
+impl EffectiveSetting {
+    /// A setting whose value is given as JSON text.
+    ///
+    /// # Errors
+    /// The reason, for people, if the text is not JSON.
+    pub fn read(value: &str, from: String) -> Result<Self, String> {
+        let value = serde_json::from_str(value).map_err(|error| error.to_string())?;
+        Ok(Self { value, from })
+    }
 }
 
 /// Returns the settings that apply to a queue, each with where it comes from.
 pub fn effective(
     queue: &QueueSettings,
     namespace: &NamespaceSettings,
-) -> BTreeMap<&'static str, EffectiveSetting> {
+) -> BTreeMap<String, EffectiveSetting> {
     let fields = |document: Result<serde_json::Value, serde_json::Error>| match document {
         Ok(serde_json::Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
@@ -168,13 +179,14 @@ pub fn effective(
     };
     let setting = |name: &'static str| {
         let (value, from) = of(name);
-        (name, EffectiveSetting { value, from })
+        let from = from.to_owned();
+        (name.to_owned(), EffectiveSetting { value, from })
     };
     QUEUE_SETTINGS.into_iter().map(setting).collect()
 }
 
 /// Names of the settings of a queue.
-const QUEUE_SETTINGS: [&str; 8] = [
+const QUEUE_SETTINGS: [&str; 9] = [
     "paused",
     "running_max",
     "live_max",
@@ -183,6 +195,7 @@ const QUEUE_SETTINGS: [&str; 8] = [
     "retry",
     "retention",
     "due_order",
+    "alert_age",
 ];
 
 /// Causes why the jobs of a queue are not running.
@@ -199,7 +212,7 @@ pub struct QueueWhy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct QueueReason {
     /// Stable code: `queue_paused`, `queue_limit`, `no_worker`, `next`, `not_before` or `waits_for`.
-    pub code: &'static str,
+    pub code: String,
     /// The cause as a sentence for people.
     pub text: String,
     /// Number of jobs that wait for this.
@@ -210,7 +223,7 @@ impl QueueWhy {
     /// The causes of a queue.
     pub fn new(queue: &Queue, waits: &[QueueWait]) -> Self {
         let reasons = waits.iter().map(|wait| QueueReason {
-            code: wait.cause.code(),
+            code: wait.cause.code().to_owned(),
             text: wait.cause.text(queue),
             jobs: wait.jobs,
         });

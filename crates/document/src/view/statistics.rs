@@ -1,11 +1,13 @@
 //! Statistics, tags, groups and tracked jobs as documents.
 
+use std::time::SystemTime;
+
 use ganger_types::{Day, Sample, StatisticsRecord};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::names::{GroupName, JobName, TagName, text};
-use crate::time::Moment;
+use crate::names::{JobName, TagName, text};
+use crate::time::{Moment, moment_if_any};
 
 /// The statistics of one queue on one day.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -115,19 +117,27 @@ fn bin_start(bin: u16) -> u64 {
 }
 
 /// Failure group and its size.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = FailureGroup)]
-pub struct GroupView {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FailureGroup {
     /// Name of the failure group.
-    pub group: GroupName,
+    pub group: String,
     /// Number of kept jobs in the group.
-    pub count: u64,
+    #[serde(rename = "count")]
+    pub jobs: u64,
     /// Time of the first failure that is known; absent if none is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_at: Option<Moment>,
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub first_at: Option<SystemTime>,
     /// Time of the last failure; absent if none is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_at: Option<Moment>,
+    #[serde(
+        serialize_with = "moment_if_any",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schema(value_type = Option<Moment>)]
+    pub last_at: Option<SystemTime>,
     /// Message of the last failure, cut at 500 bytes; absent if none is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
@@ -137,11 +147,13 @@ pub struct GroupView {
     pub by_kind: Vec<FailuresOf>,
     /// Number of failures in each ten minutes of the last hour, the oldest first.
     pub last_hour: [u64; 6],
+    /// Shard of the jobs; absent unless the list is of all shards.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// Number of failures of a queue or a kind.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = FailuresOf)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FailuresOf {
     /// Name of the queue or kind.
     pub name: String,
@@ -154,7 +166,7 @@ pub struct FailuresOf {
 #[schema(as = FailureGroups)]
 pub struct GroupsView {
     /// Failure groups, the last failure first.
-    pub groups: Vec<GroupView>,
+    pub groups: Vec<FailureGroup>,
     /// Value of `after` for the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,

@@ -20,7 +20,8 @@ pub struct Worker {
     pub seen_at: SystemTime,
     /// Jobs that the worker holds a lease on.
     pub holds: Vec<HeldJob>,
-    /// `busy`: it holds jobs; `idle`: it holds none; `silent`: no request for three minutes.
+    /// `busy`: it holds jobs; `idle`: it holds none; `silent`: no request for three times the length of its
+    /// leases.
     pub state: String,
     /// Address from which it asked last; absent if not known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -20,6 +20,7 @@ impl Engine {
             return Ok(Reply::Leased(grants));
         }
         let queues = self.record_interest(turn.now, space, cmd);
+        self.record_lease_length(space, worker, cmd, &queues);
         let mut grants = Vec::new();
         let jobs_max = usize::try_from(cmd.jobs_max).unwrap_or(usize::MAX);
         while grants.len() < jobs_max {
@@ -69,6 +70,23 @@ impl Engine {
             queues.push((queue, i64::from(take.weight)));
         }
         queues
+    }
+
+    /// Records the length of the leases that a worker asks for: the longest of its queues, unless the request names one.
+    fn record_lease_length(
+        &mut self,
+        space: SpaceIndex,
+        worker: &Worker,
+        cmd: &Lease,
+        queues: &[(QueueIndex, i64)],
+    ) {
+        let default = self.spaces[space].settings.lease_for;
+        let of = |queue: QueueIndex| self.queues[queue].settings.lease_for.unwrap_or(default);
+        let longest = || queues.iter().map(|(queue, _)| of(*queue)).max();
+        let lease_for = cmd.lease_for.or_else(longest).unwrap_or(default);
+        if let Some(state) = self.spaces[space].workers.get_mut(worker) {
+            state.lease_for = lease_for;
+        }
     }
 
     /// The queue of the next job; `None` if all are empty, paused, or at their limits.
@@ -242,6 +260,7 @@ impl Engine {
         let state = WorkerState {
             seen: turn.now.elapsed,
             seen_at: turn.now.wall,
+            lease_for: self.spaces[space].settings.lease_for,
             holds: std::collections::BTreeSet::new(),
         };
         self.spaces[space].workers.insert(worker.clone(), state);

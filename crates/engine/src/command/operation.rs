@@ -180,14 +180,7 @@ impl Engine {
             OperationStep::Page {
                 jobs: ids, next, ..
             } => {
-                for id in ids {
-                    if record.is_at_ceiling() {
-                        break;
-                    }
-                    let work = self.work_on(&record, &id, turn);
-                    note(&mut record, &id, &work);
-                    jobs.push((id, work));
-                }
+                self.work_on_page(&mut record, ids, &mut jobs, turn);
                 record.cursor.clone_from(&next);
                 if record.is_at_ceiling() {
                     let message = "as many jobs as it may change were changed".to_owned();
@@ -199,6 +192,48 @@ impl Engine {
         }
         self.put_operation(record.clone(), turn);
         Ok(worked(record, jobs))
+    }
+
+    /// Does with the jobs of a page what the operation does with each.
+    fn work_on_page(
+        &mut self,
+        record: &mut OperationRecord,
+        ids: Vec<JobId>,
+        jobs: &mut Vec<(JobId, JobWork)>,
+        turn: &mut Turn<'_>,
+    ) {
+        let cancels_graph = record.cancelled_graph().is_some();
+        let is_live = |engine: &Self, id: &JobId| engine.find_job(&record.namespace, id).is_some();
+        let live: Vec<bool> = ids.iter().map(|id| is_live(self, id)).collect();
+        for (id, was_live) in ids.into_iter().zip(live) {
+            if record.is_at_ceiling() {
+                break;
+            }
+            if cancels_graph && was_live && self.find_job(&record.namespace, &id).is_none() {
+                // Cancelled together with a job before it, and counted.
+                jobs.push((id, JobWork::Done));
+                continue;
+            }
+            let work = self.work_on(record, &id, turn);
+            record.done += self.take_cascaded(record.number);
+            note(record, &id, &work);
+            jobs.push((id, work));
+        }
+    }
+
+    /// Number of jobs that were cancelled with their graph since the last call.
+    fn take_cascaded(&mut self, number: OperationNumber) -> u64 {
+        self.operations.cascaded.remove(&number).unwrap_or(0)
+    }
+
+    /// Adds the jobs that were cancelled with their graphs outside of a page to the progress of their operations.
+    pub(crate) fn count_cascaded(&mut self, turn: &mut Turn<'_>) {
+        for (number, jobs) in std::mem::take(&mut self.operations.cascaded) {
+            if let Some(mut record) = self.operations.get(number).cloned() {
+                record.done += jobs;
+                self.put_operation(record, turn);
+            }
+        }
     }
 
     /// Does with one job what the operation does with each.
@@ -240,6 +275,7 @@ impl Engine {
                         job: Some(id.clone()),
                         priority: fields.priority,
                         queue: fields.queue,
+                        start: fields.start,
                         tags_added: fields.tags_added,
                         tags_removed: fields.tags_removed,
                         labels_set: fields.labels_set,

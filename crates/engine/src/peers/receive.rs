@@ -68,7 +68,7 @@ impl Engine {
             self.peers.ask_soon(turn.now, from);
         }
         self.apply_message(from, message.message, turn);
-        self.propagate_endings(turn);
+        self.settle_endings(turn);
         self.peers.graph_being_cancelled = None;
         true
     }
@@ -316,6 +316,9 @@ impl Engine {
         let Some(policy) = self.take_remote_edge(by, dependent, slot) else {
             return;
         };
+        if outcome != Outcome::Succeeded && self.cancel_with_graph(dependent, turn) {
+            return;
+        }
         let state = match (outcome, policy) {
             (Outcome::Succeeded, _) => Self::received(by.clone(), policy, result),
             (_, FailurePolicy::Ignore) => Some(InputState::Ignored { id: by.id.clone() }),

@@ -2,12 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ganger_types::{AuditRecord, OperationNumber, OperationRecord, OperationState};
+use ganger_types::{
+    AuditRecord, Graph, Namespace, OperationNumber, OperationRecord, OperationState,
+};
 
 /// All operations that are kept, by number.
 #[derive(Default)]
 pub(crate) struct Operations {
     all: BTreeMap<OperationNumber, OperationRecord>,
+    /// Graphs that running operations cancel as a whole.
+    cancelled_graphs: BTreeMap<(Namespace, Graph), OperationNumber>,
+    /// Jobs that were cancelled since the last count, because a job of a graph of [`Self::cancelled_graphs`] ended.
+    pub cascaded: BTreeMap<OperationNumber, u64>,
 }
 
 impl Operations {
@@ -16,11 +22,61 @@ impl Operations {
     }
 
     pub(crate) fn put(&mut self, record: OperationRecord) {
+        self.forget_graph(record.number);
+        if record.state == OperationState::Running
+            && let Some(graph) = record.cancelled_graph()
+        {
+            let name = (record.namespace.clone(), graph.clone());
+            self.cancelled_graphs.insert(name, record.number);
+        }
         self.all.insert(record.number, record);
     }
 
     pub(crate) fn remove(&mut self, number: OperationNumber) -> Option<OperationRecord> {
+        self.forget_graph(number);
         self.all.remove(&number)
+    }
+
+    /// Forgets the graph that an operation cancels.
+    fn forget_graph(&mut self, number: OperationNumber) {
+        let record = self.all.get(&number);
+        let graph = record.and_then(OperationRecord::cancelled_graph);
+        let name = record.zip(graph);
+        let name = name.map(|(record, graph)| (record.namespace.clone(), graph.clone()));
+        let Some(name) = name else { return };
+        if self.cancelled_graphs.get(&name) != Some(&number) {
+            return;
+        }
+        self.cancelled_graphs.remove(&name);
+        let is_same = |record: &&OperationRecord| {
+            record.namespace == name.0 && record.cancelled_graph() == Some(&name.1)
+        };
+        let mut others = self.running().filter(|record| record.number != number);
+        let other = others.find(is_same).map(|record| record.number);
+        drop(others);
+        if let Some(other) = other {
+            self.cancelled_graphs.insert(name, other);
+        }
+    }
+
+    /// Whether no running operation cancels a whole graph.
+    pub(crate) fn cancels_no_graph(&self) -> bool {
+        self.cancelled_graphs.is_empty()
+    }
+
+    /// The running operation that cancels a graph as a whole.
+    pub(crate) fn cancelling(
+        &self,
+        namespace: &Namespace,
+        graph: &Graph,
+    ) -> Option<&OperationRecord> {
+        let name = (namespace.clone(), graph.clone());
+        self.get(*self.cancelled_graphs.get(&name)?)
+    }
+
+    /// The graphs that running operations cancel, with the operations.
+    pub(crate) fn cancelled_graphs(&self) -> &BTreeMap<(Namespace, Graph), OperationNumber> {
+        &self.cancelled_graphs
     }
 
     pub(crate) fn len(&self) -> usize {

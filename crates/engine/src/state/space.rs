@@ -1,6 +1,7 @@
 //! The state of namespaces and queues.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use ganger_types::change::UniqueRecord;
 use ganger_types::{
@@ -54,6 +55,8 @@ pub(crate) struct ChangedRows {
 pub(crate) struct WorkerState {
     pub seen: Elapsed,
     pub seen_at: Timestamp,
+    /// Length of the leases that its last request asked for; after a restart that of a lease that it holds.
+    pub lease_for: Duration,
     pub holds: BTreeSet<JobKey>,
 }
 

@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use ganger_types::command::{NewJob, OperationStep, StartOperation, StopOperation, WorkOperation};
+use ganger_types::command::{
+    Enqueue, NewInput, NewJob, OperationStep, StartOperation, StopOperation, WorkOperation,
+};
 use ganger_types::limits::{OPERATION_KEPT_FOR, OPERATIONS_RUNNING_MAX, TAGS_MAX};
 use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::query::Query;
 use ganger_types::reply::JobWork;
 use ganger_types::*;
 
-use crate::support::{World, cancel, job, lease, named, result_of, secs};
+use crate::support::{World, cancel, fail, job, lease, named, result_of, secs};
 
 fn filter() -> JobFilter {
     JobFilter {
@@ -201,6 +203,115 @@ fn a_change_that_breaks_a_limit_is_a_failure_and_no_skip() {
     let (end, _) = worked(&mut world, page(&begun, &ids, None));
     assert_eq!((end.done, end.skipped, end.failed), (0, 0, 1));
     assert!(end.left_out[0].reason.contains("100"), "{end:?}");
+}
+
+/// A graph of `first`, on which `fails` and `goes_on` depend with these policies, and `last`, which depends on both.
+fn graph(world: &mut World) -> (Graph, Vec<JobId>) {
+    let after = |name: &str, inputs: Vec<NewInput>| NewJob {
+        inputs,
+        ..named(name)
+    };
+    let (fail, ignore) = (FailurePolicy::Fail, FailurePolicy::Ignore);
+    let jobs = vec![
+        named("first"),
+        after("fails", vec![result_of(0, fail)]),
+        after("goes_on", vec![result_of(0, ignore)]),
+        after("last", vec![result_of(1, fail), result_of(2, fail)]),
+    ];
+    let submission = Enqueue {
+        jobs,
+        graph: true,
+        ..Enqueue::default()
+    };
+    match world.ok(Command::Enqueue(Box::new(submission))) {
+        Reply::Enqueued { jobs, graph, .. } => {
+            let ids = jobs.into_iter().map(|job| job.id);
+            (graph.expect("it is one"), ids.collect())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn states(world: &World, ids: &[JobId]) -> Vec<Option<JobState>> {
+    ids.iter().map(|id| world.state(id)).collect()
+}
+
+#[test]
+fn a_graph_that_is_cancelled_page_by_page_ends_as_by_one_command() {
+    for pages in [&[1, 3][..], &[4], &[2, 2], &[1, 1, 1, 1]] {
+        let mut world = World::new();
+        let (graph, ids) = graph(&mut world);
+        let mut new = operation(OperationAction::Cancel);
+        new.filter = JobFilter {
+            graph: Some(graph),
+            states: JobStates::LIVE,
+            ..JobFilter::default()
+        };
+        let mut record = start(&mut world, new);
+        let mut rest = &ids[..];
+        for size in pages {
+            let (jobs, later) = rest.split_at(*size);
+            rest = later;
+            // The jobs that have ended meanwhile are not found any more.
+            let live = jobs.iter().filter(|id| {
+                let state = world.state(id).expect("it is kept");
+                !state.is_terminal()
+            });
+            let live: Vec<JobId> = live.cloned().collect();
+            let next = (!rest.is_empty()).then_some(0);
+            let command = page(&record, &live, next);
+            record = worked(&mut world, command).0;
+            world.restart();
+        }
+        let cancelled = vec![Some(JobState::Cancelled); 4];
+        assert_eq!(states(&world, &ids), cancelled, "pages of {pages:?}");
+        assert_eq!((record.done, record.skipped), (4, 0), "pages of {pages:?}");
+        assert_eq!(record.state, OperationState::Done);
+    }
+}
+
+#[test]
+fn an_operation_with_a_ceiling_leaves_the_other_members_to_their_policies() {
+    let mut world = World::new();
+    let (graph, ids) = graph(&mut world);
+    let mut new = operation(OperationAction::Cancel);
+    new.at_most = Some(1);
+    new.filter = JobFilter {
+        graph: Some(graph),
+        ..JobFilter::default()
+    };
+    let record = start(&mut world, new);
+    let (end, _) = worked(&mut world, page(&record, &ids, None));
+    assert_eq!(end.done, 1);
+    let failed = [JobState::Cancelled, JobState::Failed].map(Some);
+    assert_eq!(states(&world, &ids[..2]), failed);
+}
+
+#[test]
+fn a_member_that_fails_by_itself_takes_its_dependents_into_the_cancellation() {
+    let mut world = World::new();
+    let (graph, ids) = graph(&mut world);
+    let grant = world.lease_one("w");
+    let mut new = operation(OperationAction::Cancel);
+    new.filter = JobFilter {
+        graph: Some(graph),
+        ..JobFilter::default()
+    };
+    let record = start(&mut world, new);
+    world.ok(fail(&grant, true));
+    let expected = [
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Cancelled,
+        JobState::Cancelled,
+    ];
+    assert_eq!(states(&world, &ids), expected.map(Some));
+    let counted = shown(&mut world, record.number).expect("it is kept");
+    assert_eq!(
+        counted.done, 3,
+        "jobs that ended outside of a page count too"
+    );
+    assert_eq!(world.rows.operations[&record.number], counted);
 }
 
 #[test]

@@ -350,6 +350,6 @@ fn calls_of_one_turn_are_reported_one_by_one_in_order() {
     ];
     assert_eq!(lines, expected);
     let positions: Vec<_> = out.events.iter().map(|event| event.position.0).collect();
-    assert_eq!(positions, [0, 1, 2]);
+    assert_eq!(positions, [1, 2, 3]);
     world.settle(out);
 }

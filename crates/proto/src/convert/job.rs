@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ganger_document::raw_json;
 use ganger_document::view::history::HistoryEntry;
-use ganger_document::view::job::{Failure, Job, Lease};
+use ganger_document::view::job::{Failure, Job, Lease, SUMMARY_MESSAGE_BYTES};
 use ganger_types::history::AttemptEnd;
 use ganger_types::{Due, JobState, ShardId, StoredJob, What};
 
@@ -70,6 +70,17 @@ pub fn job_message(shard: &ShardId, stored: StoredJob, brief: bool) -> v1::Job {
         history_dropped: record.history_dropped,
         name: text_or_empty(record.name.as_ref()),
         kept_by: record.key.kept_by().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Leaves out what summaries do not have, and cuts the failure message.
+pub fn shorten_job(job: &mut v1::Job) {
+    job.history.clear();
+    job.history_dropped = 0;
+    job.retry = None;
+    if let Some(failure) = &mut job.failure {
+        let end = failure.message.floor_char_boundary(SUMMARY_MESSAGE_BYTES);
+        failure.message.truncate(end);
     }
 }
 

@@ -1,8 +1,11 @@
 //! Queues and namespaces: to messages from the shard's replies, and to the documents of HTTP and the SDK.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ganger_document::view::queue::{Asker, NamespaceView, QueuePace, QueueView};
+use ganger_document::view::queue::{
+    Asker, EffectiveSetting, NamespaceView, QueuePace, QueueReason, QueueView, QueueWhy,
+};
 use ganger_types::observed::ObservedQueue;
 use ganger_types::{NamespaceRecord, reply};
 
@@ -54,6 +57,8 @@ impl From<&ObservedQueue> for v1::QueueView {
 /// If a setting has a value that this version does not know.
 pub fn queue(view: v1::QueueView) -> Result<QueueView, FieldError> {
     let settings = view.settings.unwrap_or_default();
+    let effective = view.effective.into_iter().map(effective_setting);
+    let effective: BTreeMap<_, _> = effective.collect::<Result<_, FieldError>>()?;
     let askers = view.askers.into_iter().map(|asker| Asker {
         worker: asker.worker,
         slots: asker.slots,
@@ -75,9 +80,54 @@ pub fn queue(view: v1::QueueView) -> Result<QueueView, FieldError> {
         }),
         askers: view.version.is_some().then(|| askers.collect()),
         version: view.version,
-        effective: None,
+        effective: Some(effective).filter(|all| !all.is_empty()),
         shard: non_empty(view.shard),
     })
+}
+
+fn effective_setting(wire: v1::EffectiveSetting) -> Result<(String, EffectiveSetting), FieldError> {
+    let setting = EffectiveSetting::read(&wire.value, wire.from);
+    let setting = setting.map_err(|reason| FieldError::invalid(At::top("effective"), reason))?;
+    Ok((wire.setting, setting))
+}
+
+/// The messages of the settings that apply to a queue.
+pub fn effective_messages(all: BTreeMap<String, EffectiveSetting>) -> Vec<v1::EffectiveSetting> {
+    let all = all.into_iter();
+    let all = all.map(|(setting, effective)| v1::EffectiveSetting {
+        setting,
+        value: effective.value.to_string(),
+        from: effective.from,
+    });
+    all.collect()
+}
+
+impl From<QueueWhy> for v1::QueueExplanation {
+    fn from(why: QueueWhy) -> Self {
+        let reasons = why.reasons.into_iter().map(|reason| v1::QueueReason {
+            code: reason.code,
+            text: reason.text,
+            jobs: reason.jobs,
+        });
+        Self {
+            queue: why.queue,
+            reasons: reasons.collect(),
+        }
+    }
+}
+
+impl From<v1::QueueExplanation> for QueueWhy {
+    fn from(wire: v1::QueueExplanation) -> Self {
+        let reasons = wire.reasons.into_iter().map(|reason| QueueReason {
+            code: reason.code,
+            text: reason.text,
+            jobs: reason.jobs,
+        });
+        Self {
+            queue: wire.queue,
+            reasons: reasons.collect(),
+        }
+    }
 }
 
 impl From<&NamespaceRecord> for v1::NamespaceView {

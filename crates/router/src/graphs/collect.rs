@@ -47,8 +47,8 @@ impl States {
 struct Collecting {
     builder: ShapeBuilder,
     states: States,
-    /// Members by shard and number.
-    numbers: HashMap<(usize, JobKey), MemberIndex>,
+    /// Numbers of the members of each shard, in order, and the place of the first of them.
+    numbers: Vec<(usize, Vec<JobKey>)>,
     /// Members whose ids do not tell their number, by shard and id.
     ids: HashMap<(usize, JobId), MemberIndex>,
     shards: Vec<ShardId>,
@@ -125,21 +125,24 @@ impl Graphs {
             after: None,
             limit: PAGE_ROWS,
         };
+        let mut page = client.graph_page(query.clone()).await?;
         loop {
-            let page = client.graph_page(query.clone()).await?;
-            for member in page.members {
-                all.member(shard, member);
-            }
-            let place = all.shards.len().saturating_sub(1);
-            all.edges
-                .extend(page.edges.into_iter().map(|edge| (place, edge)));
-            let members = u64::try_from(all.builder.len()).unwrap_or(u64::MAX);
-            progress.store(members, Ordering::Relaxed);
             query.after = page.next;
-            all.is_cut |= all.builder.len() >= MEMBERS_MAX || all.edges.len() >= EDGES_MAX;
-            if query.after.is_none() || all.is_cut {
+            // The next page is read while this one is added.
+            let add = async { all.add(shard, page.members, page.edges) };
+            if query.after.is_none() {
+                add.await;
+                progress.store(all.members(), Ordering::Relaxed);
                 return Ok(());
             }
+            let next = client.graph_page(query.clone());
+            let (next, ()) = futures::future::join(next, add).await;
+            progress.store(all.members(), Ordering::Relaxed);
+            all.is_cut |= all.builder.len() >= MEMBERS_MAX || all.edges.len() >= EDGES_MAX;
+            if all.is_cut {
+                return Ok(());
+            }
+            page = next?;
         }
     }
 
@@ -180,9 +183,25 @@ impl Graphs {
 }
 
 impl Collecting {
+    /// Number of members so far.
+    fn members(&self) -> u64 {
+        u64::try_from(self.builder.len()).unwrap_or(u64::MAX)
+    }
+
+    /// Adds a page of a shard.
+    fn add(&mut self, shard: &ShardId, members: Vec<GraphMember>, edges: Vec<GraphEdge>) {
+        for member in members {
+            self.member(shard, member);
+        }
+        let place = self.shards.len().saturating_sub(1);
+        self.edges
+            .extend(edges.into_iter().map(|edge| (place, edge)));
+    }
+
     fn member(&mut self, shard: &ShardId, member: GraphMember) {
         if self.shards.last() != Some(shard) {
             self.shards.push(shard.clone());
+            self.numbers.push((self.builder.len(), Vec::new()));
             self.builder.shard(shard.clone());
         }
         let place = self.shards.len() - 1;
@@ -194,7 +213,7 @@ impl Collecting {
             member.created_at,
         );
         self.states.add(member.state, member.ended_at);
-        self.numbers.insert((place, member.key), index);
+        self.numbers[place].1.push(member.key);
         if member.id.parts().is_none_or(|(key, _)| key != member.key) {
             self.ids.insert((place, member.id), index);
         }
@@ -203,9 +222,9 @@ impl Collecting {
     fn finish(mut self) -> (Shape, States) {
         let places: BTreeMap<ShardId, usize> = self.shards.iter().cloned().zip(0..).collect();
         for (place, edge) in std::mem::take(&mut self.edges) {
-            let to = self.numbers.get(&(place, edge.to)).copied();
+            let to = self.numbered(place, edge.to);
             let from = match &edge.from {
-                Dependency::Here(key) => self.numbers.get(&(place, *key)).copied(),
+                Dependency::Here(key) => self.numbered(place, *key),
                 Dependency::Elsewhere(job) => self.by_reference(&places, job),
                 Dependency::Ignored(id) => self.by_id(place, id),
             };
@@ -223,14 +242,27 @@ impl Collecting {
         (self.builder.build(), self.states)
     }
 
+    /// The member of a shard with a number. Most graphs have numbers without gaps, so that the place follows from the
+    /// first one.
+    fn numbered(&self, place: usize, key: JobKey) -> Option<MemberIndex> {
+        let (base, keys) = self.numbers.get(place)?;
+        let first = keys.first()?;
+        let guess = usize::try_from(key.0.checked_sub(first.0)?).ok()?;
+        let at = match keys.get(guess) {
+            Some(found) if *found == key => guess,
+            _ => keys.binary_search(&key).ok()?,
+        };
+        u32::try_from(base + at).ok().map(MemberIndex)
+    }
+
     fn by_reference(&self, places: &BTreeMap<ShardId, usize>, job: &JobRef) -> Option<MemberIndex> {
         self.on_shard(*places.get(&job.shard)?, &job.id)
     }
 
     fn on_shard(&self, place: usize, id: &JobId) -> Option<MemberIndex> {
         let given = self.ids.get(&(place, id.clone()));
-        let made = || self.numbers.get(&(place, id.parts()?.0));
-        given.or_else(made).copied()
+        let made = || self.numbered(place, id.parts()?.0);
+        given.copied().or_else(made)
     }
 
     /// The member with an id whose shard is not kept: most likely on the shard of its dependent.

@@ -7,7 +7,7 @@ pub use ganger_graphs::BOXES_MAX;
 use ganger_graphs::{Counts, Focus, Selection};
 use ganger_types::{Graph, JobRef, Timestamp};
 
-use super::{GraphError, GraphRow, GraphRows, GraphState};
+use super::{GraphError, GraphRow, GraphRows, GraphState, is_default};
 
 /// Fewest boxes that a drawing may be asked to have.
 pub const BOXES_MIN: usize = 10;
@@ -41,12 +41,14 @@ impl GraphState {
         }
     }
 
-    /// The document of how far the graph is. Takes time linear in the size of the graph.
+    /// The document of how far the graph is. The first one of these states takes time linear in the size of the graph.
     pub fn summary(&self, graph: &Graph) -> GraphSummary {
-        self.source(graph).summary()
+        let summary = || self.source(graph).summary();
+        self.made.summary.get_or_init(summary).clone()
     }
 
-    /// The document of a drawing. Takes time linear in the size of the graph.
+    /// The document of a drawing. Takes time linear in the size of the graph; that of the whole graph only the first time
+    /// for these states.
     ///
     /// # Errors
     /// If the job in focus is not in the graph.
@@ -55,8 +57,12 @@ impl GraphState {
         graph: &Graph,
         request: &LayoutRequest,
     ) -> Result<GraphLayout, GraphError> {
-        let drawing = self.draw(&self.selection(request)?);
-        Ok(self.source(graph).layout(&drawing))
+        let selection = self.selection(request)?;
+        let layout = || self.source(graph).layout(&self.draw(&selection));
+        if is_default(&selection) {
+            return Ok(self.made.layout.get_or_init(layout).clone());
+        }
+        Ok(layout())
     }
 
     /// Finds the job in focus.

@@ -1,8 +1,8 @@
 //! Names in use that begin alike, for search and completion.
 
-use ganger_store::{IndexedValue, ValueQuery};
+use ganger_store::{IndexedValue, ValuePage, ValueQuery};
 use ganger_types::query::{Named, Query};
-use ganger_types::{Command, Namespace, Reply};
+use ganger_types::{Command, LabelKey, LabelValue, Namespace, Reply};
 
 use super::Handle;
 use crate::CallError;
@@ -33,7 +33,32 @@ impl NamesOf {
     ];
 }
 
+/// Number of jobs that one answer about labels counts.
+const COUNTED_MAX: u64 = 200_000;
+
 impl Handle {
+    /// Returns keys of labels, or values of one key, at most `limit` behind `after`, with their numbers of jobs: the
+    /// shorter ones first, then in order.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn labels(
+        &self,
+        namespace: &Namespace,
+        key: Option<LabelKey>,
+        (prefix, after): (Vec<u8>, Option<LabelValue>),
+        limit: usize,
+    ) -> Result<ValuePage, CallError> {
+        let query = ValueQuery {
+            prefix,
+            after: after.map(|after| after.as_bytes().to_vec()),
+            limit,
+            count_max: COUNTED_MAX / u64::try_from(limit).unwrap_or(u64::MAX).max(1),
+        };
+        let of = key.map_or(IndexedValue::LabelKey, IndexedValue::Label);
+        self.values(namespace, of, query).await
+    }
+
     /// Returns at most `limit` names that begin with `prefix`, in order; those of graphs the shorter ones first. Kinds
     /// are those of which an attempt started lately.
     ///

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use ganger_types::limits::LEASE_FOR_DEFAULT;
 use ganger_types::observed::{
     Asker, ObservedQueue, ObservedSchedule, ObservedWorker, QueuePace, WorkerState,
 };
@@ -11,8 +10,8 @@ use ganger_types::{HistoryEntry, Namespace, Queue, ScheduleRecord, Timestamp, Wh
 
 use super::Handle;
 
-/// Time without a request after which a worker is silent: three leases.
-const SILENT_AFTER: Duration = LEASE_FOR_DEFAULT.saturating_mul(3);
+/// Lengths of its leases without a request after which a worker is silent.
+const SILENT_LEASES: u32 = 3;
 
 impl Handle {
     /// Adds to a queue of a list how fast it fills and empties.
@@ -73,7 +72,7 @@ impl Handle {
 
 /// Returns what a worker does at the time `now`.
 pub fn worker_state(view: &WorkerView, now: Timestamp) -> WorkerState {
-    if now.since(view.seen_at) > SILENT_AFTER {
+    if now.since(view.seen_at) > view.lease_for.saturating_mul(SILENT_LEASES) {
         WorkerState::Silent
     } else if view.holds.is_empty() {
         WorkerState::Idle
@@ -88,4 +87,32 @@ fn last_run(history: &[HistoryEntry]) -> Option<Duration> {
         What::Attempt { leased_at, .. } => Some(entry.at.since(*leased_at)),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use ganger_types::Worker;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_is_silent_after_three_of_its_own_leases() {
+        let second = |number: u64| Timestamp(number * 1_000_000);
+        let view = |lease_for| WorkerView {
+            worker: Worker::from_static("w"),
+            seen_at: second(1_000),
+            lease_for: Duration::from_secs(lease_for),
+            holds: Vec::new(),
+        };
+        for (lease_for, age, state) in [
+            (60, 180, WorkerState::Idle),
+            (60, 181, WorkerState::Silent),
+            (5, 16, WorkerState::Silent),
+            (600, 1_800, WorkerState::Idle),
+            (600, 1_801, WorkerState::Silent),
+        ] {
+            let found = worker_state(&view(lease_for), second(1_000 + age));
+            assert_eq!(found, state, "{age} s after a request for {lease_for} s");
+        }
+    }
 }

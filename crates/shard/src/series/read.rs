@@ -107,6 +107,15 @@ impl KindTotals {
     }
 }
 
+/// A page of kinds with what happened to each; see [`SeriesTable::kinds_page`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KindsPage {
+    /// Kinds in the order of their names; `None`, on the last page only: all that have no series of their own.
+    pub kinds: Vec<(Option<Kind>, KindTotals)>,
+    /// The last kind of the page, after which the next one begins; `None` on the last page.
+    pub next: Option<Kind>,
+}
+
 /// A queue whose series are read: its name, `None` for all others of the namespace.
 type Source<'a> = (Option<&'a Queue>, &'a QueueSeries);
 
@@ -270,6 +279,27 @@ impl SeriesTable {
             }
         }
         latency
+    }
+
+    /// Returns a page of at most `limit` kinds behind the kind `after`, as of [`SeriesTable::kinds`].
+    pub fn kinds_page(
+        &self,
+        namespace: &Namespace,
+        queue: Option<&Queue>,
+        between: (Timestamp, Timestamp),
+        now: Timestamp,
+        (after, limit): (Option<&Kind>, usize),
+    ) -> KindsPage {
+        let mut found = self.kinds(namespace, queue, between, now);
+        let others = found.remove(&None).map(|totals| (None, totals));
+        let mut kinds: Vec<_> = found.into_iter().collect();
+        kinds.retain(|(kind, _)| after.is_none() || kind.as_ref() > after);
+        let has_more = kinds.len() > limit;
+        kinds.truncate(limit);
+        let last = kinds.last().filter(|_| has_more);
+        let next = last.and_then(|(kind, _)| kind.clone());
+        kinds.extend(others.filter(|_| !has_more));
+        KindsPage { kinds, next }
     }
 
     /// Returns what happened to each kind between two times, in one queue or in all, in the order of their names.

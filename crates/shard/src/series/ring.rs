@@ -1,6 +1,7 @@
 //! Points of one series in steps of equal length, oldest first. Steps without a point take no memory.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use ganger_types::Timestamp;
 use ganger_types::time::MICROS_PER_SECOND;
@@ -36,6 +37,31 @@ impl Step {
             Self::Minute => 1_440,
             Self::Hour => 744,
         }
+    }
+
+    /// Returns the length of the steps for a time: the given one, or the shortest that is kept for so long. Kinds have no
+    /// steps of 10 s.
+    ///
+    /// # Errors
+    /// The reason, for people, if there are no such steps.
+    pub fn choose(given: Option<Self>, time: Duration, is_of_kind: bool) -> Result<Self, String> {
+        let kept = |step: Self| u64::from(step.seconds()) * u64::from(step.kept());
+        let offered = |step: &Self| !(is_of_kind && *step == Self::TenSeconds);
+        let Some(step) = given else {
+            let mut all = Self::ALL.into_iter().filter(offered);
+            let fits = all.find(|step| time.as_secs() <= kept(*step));
+            return Ok(fits.unwrap_or(Self::Hour));
+        };
+        if !offered(&step) {
+            return Err("kinds have no steps of 10s: ask for 1m or 1h".to_owned());
+        }
+        if time.as_secs() > kept(step) {
+            let hours = kept(step) / 3_600;
+            return Err(format!(
+                "steps of this length are kept for {hours} h: ask for longer ones, or a shorter time"
+            ));
+        }
+        Ok(step)
     }
 
     /// Number of the step that contains a time, counted from 1970.

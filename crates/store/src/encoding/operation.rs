@@ -8,7 +8,7 @@ use ganger_types::{AuditRecord, JobState, JobStates, OperationRecord, PageCursor
 use super::field::{Field, choice, fields, record};
 use super::{Cursor, DecodeError, Writer};
 
-record!("operation", version 1, OperationRecord {
+record!("operation", version 2, OperationRecord {
     number,
     namespace,
     action,
@@ -56,7 +56,8 @@ fields!(AlteredFields {
     tags_added,
     tags_removed,
     labels_set,
-    labels_removed
+    labels_removed,
+    start since 2 or None
 });
 
 fields!(JobFilter {

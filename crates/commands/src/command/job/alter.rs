@@ -1,12 +1,15 @@
 //! `ganger job alter`: changes all jobs that match conditions, by an operation that the server works through.
 
-use clap::Args;
-use ganger_client::{AlteredFields, JobFilter, NewOperation, OperationAction};
+use std::time::{Duration, SystemTime};
 
-use super::change::{Bounds, operate};
+use clap::Args;
+use ganger_client::{AlteredFields, JobFilter, NewOperation, OperationAction, Start};
+
+use super::change::{Bounds, operate, try_operation};
 use super::list::{Filters, read_label};
 use crate::command::run::read_priority;
 use crate::context::Context;
+use crate::document::span::{read_moment, read_span};
 use crate::exit::{Failure, Outcome};
 
 /// Changes all jobs that match the conditions; `ganger job set` changes one.
@@ -14,6 +17,10 @@ use crate::exit::{Failure, Outcome};
 pub(crate) struct AlterArgs {
     #[command(flatten)]
     filters: Filters,
+
+    /// Change nothing; print how many jobs would change.
+    #[arg(long, conflicts_with_all = ["at_most", "spread_over"])]
+    dry_run: bool,
 
     #[command(flatten)]
     bounds: Bounds,
@@ -29,6 +36,14 @@ pub(crate) struct AlterArgs {
     /// New priority; smaller runs first. Jobs that have ended are skipped.
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, value_parser = read_priority, help_heading = "Changes")]
     set_priority: Option<i64>,
+
+    /// Start no earlier than this time from the change of each job; only for jobs that are scheduled or ready.
+    #[arg(long, value_name = "DURATION", value_parser = read_span, conflicts_with = "run_at", help_heading = "Changes")]
+    delay: Option<Duration>,
+
+    /// Start no earlier than this time; only for jobs that are scheduled or ready.
+    #[arg(long, value_name = "TIME", help_heading = "Changes")]
+    run_at: Option<String>,
 
     /// Add this tag; may be repeated.
     #[arg(long, value_name = "TAG", help_heading = "Changes")]
@@ -55,9 +70,15 @@ pub(crate) async fn run(context: &Context, args: AlterArgs) -> Outcome {
              one job",
         ));
     }
+    let run_at = args
+        .run_at
+        .map(|text| read_moment(&text, SystemTime::now()));
+    let run_at = run_at.transpose();
+    let run_at = run_at.map_err(|reason| Failure::usage(format!("--run-at: {reason}")))?;
     let fields = AlteredFields {
         priority: args.set_priority,
         queue: args.into,
+        start: args.delay.map(Start::After).or(run_at.map(Start::At)),
         tags_added: args.add_tag,
         tags_removed: args.remove_tag,
         labels_set: args.set_label,
@@ -65,7 +86,8 @@ pub(crate) async fn run(context: &Context, args: AlterArgs) -> Outcome {
     };
     if fields == AlteredFields::default() {
         return Err(Failure::usage(
-            "nothing to change: give --into, --set-priority, --add-tag, --remove-tag, --set-label or --remove-label",
+            "nothing to change: give --into, --set-priority, --delay, --run-at, --add-tag, --remove-tag, --set-label or \
+             --remove-label",
         ));
     }
     let new = NewOperation {
@@ -75,5 +97,8 @@ pub(crate) async fn run(context: &Context, args: AlterArgs) -> Outcome {
         spread_over: args.bounds.spread_over,
         reason: args.reason,
     };
+    if args.dry_run {
+        return Box::pin(try_operation(context, new, "changed")).await;
+    }
     operate(context, new, "changed").await
 }

@@ -451,6 +451,16 @@ pub(super) async fn operate(context: &Context, new: NewOperation, done: &str) ->
     Ok(exit_of(&operation))
 }
 
+/// Prints how many jobs an operation would change.
+pub(super) async fn try_operation(context: &Context, new: NewOperation, done: &str) -> Outcome {
+    let found = context.client().await?.try_operation(new).await?;
+    context.either(&views::would_change(&found), summary(&found, true, done))?;
+    if found.next.is_some() && !context.is_json() {
+        remark("more jobs match: these are the first 100,000 that were looked at");
+    }
+    Ok(Exit::Done)
+}
+
 /// Acts on all jobs that match the conditions, or only counts them, call by call.
 async fn by_calls(
     context: &Context,

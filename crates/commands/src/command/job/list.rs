@@ -98,6 +98,10 @@ pub(crate) struct Filters {
 
 /// Lists jobs. All conditions given must hold.
 #[derive(Args, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     filters: Filters,
@@ -127,12 +131,16 @@ pub(crate) struct ListArgs {
     limit: u64,
 
     /// Print only the number of jobs.
-    #[arg(long, conflicts_with_all = ["limit", "order", "oldest_first", "after", "full"])]
+    #[arg(long, conflicts_with_all = ["limit", "order", "oldest_first", "after", "full", "summary"])]
     count: bool,
 
     /// Include histories, with --json.
     #[arg(long)]
     full: bool,
+
+    /// Leave out retry policies, and cut failure messages at 200 bytes, for the shortest answers.
+    #[arg(long, conflicts_with = "full")]
+    summary: bool,
 }
 
 pub(crate) fn read_state(text: &str) -> Result<JobState, String> {
@@ -187,7 +195,11 @@ pub(crate) async fn run(context: &Context, args: ListArgs) -> Outcome {
         page.jobs.truncate(wanted);
         if context.is_json() {
             for job in &page.jobs {
-                context.json(job)?;
+                if filter.summary {
+                    context.json(&job.clone().into_summary())?;
+                } else {
+                    context.json(job)?;
+                }
             }
         } else if !page.jobs.is_empty() {
             context.line(table(&page.jobs, context.palette(), shown == 0))?;
@@ -237,6 +249,7 @@ fn filter(args: ListArgs) -> Result<JobFilter, Failure> {
         cursor: args.after,
         limit: PAGE_JOBS,
         brief: !args.full,
+        summary: args.summary,
         ..args.filters.conditions()?
     })
 }

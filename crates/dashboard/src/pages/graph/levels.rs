@@ -21,7 +21,7 @@ const STATES: [JobState; 7] = [
 ];
 
 pub(super) fn show(view: &View, graph: &Graph, state: &GraphState, after: usize) -> Markup {
-    let rows = state.shape.level_rows(&state.states);
+    let rows = state.level_rows();
     let head = columns(&[
         "Level",
         "Kind",

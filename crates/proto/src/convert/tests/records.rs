@@ -305,6 +305,7 @@ fn worker_view() -> impl Strategy<Value = reply::WorkerView> {
     (name(), carried(), holds).prop_map(|(worker, seen_at, holds)| reply::WorkerView {
         worker,
         seen_at,
+        lease_for: Duration::from_secs(60),
         holds,
     })
 }
