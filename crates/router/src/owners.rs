@@ -68,7 +68,7 @@ impl Owners {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the state.
+    /// Changes the state that all clones show.
     pub fn change(&self, change: impl FnOnce(&mut ClusterState)) {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut state));

@@ -27,7 +27,7 @@ pub enum Topology {
 /// The address of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// `HOST:PORT`.
+    /// Host and port at which the server of the shard listens: `HOST:PORT`.
     At(String),
     /// It has none at the moment; the text says why.
     Away(String),

@@ -30,7 +30,7 @@ pub(crate) struct NodeCounters {
     taken_over: AtomicU64,
     /// Shards that this node moved from one live node to another.
     moved: AtomicU64,
-    /// Beats that failed.
+    /// Beats that failed since the start.
     missed: AtomicU64,
     /// Shards that this node lost to others without having given them up.
     lost: AtomicU64,

@@ -23,9 +23,9 @@ pub(crate) use statements::TABLES;
 
 /// Default time without a beat after which a node counts as dead.
 pub const OWNERSHIP_LEASE: Duration = Duration::from_secs(6);
-/// Shortest ownership lease.
+/// The shortest ownership lease that a node may have.
 pub const OWNERSHIP_LEASE_MIN: Duration = Duration::from_secs(2);
-/// Longest ownership lease.
+/// The longest ownership lease that a node may have.
 pub const OWNERSHIP_LEASE_MAX: Duration = Duration::from_secs(60);
 /// Time between two beats.
 pub const BEAT_EVERY: Duration = Duration::from_millis(500);

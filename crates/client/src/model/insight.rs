@@ -42,19 +42,19 @@ pub struct SeriesOptions {
 /// What names stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamesOf {
-    /// Queues.
+    /// Queues that jobs or settings name.
     Queue,
     /// Kinds of which an attempt started lately.
     Kind,
-    /// Tags.
+    /// Tags that a kept job has.
     Tag,
-    /// Workers.
+    /// Workers that are registered now.
     Worker,
-    /// Schedules.
+    /// Schedules, paused ones too.
     Schedule,
-    /// Graphs.
+    /// Graphs that have kept jobs.
     Graph,
-    /// Failure groups.
+    /// Groups of failures of one kind, by their names.
     Group,
 }
 

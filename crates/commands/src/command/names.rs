@@ -30,19 +30,19 @@ pub(crate) struct NamesArgs {
 /// What names stand for.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum NamesOfArg {
-    /// Queues.
+    /// Queues that jobs or settings name.
     Queue,
     /// Kinds of which an attempt started lately.
     Kind,
-    /// Tags.
+    /// Tags that a kept job has.
     Tag,
-    /// Workers.
+    /// Workers that are registered now.
     Worker,
-    /// Schedules.
+    /// Schedules, paused ones too.
     Schedule,
-    /// Graphs.
+    /// Graphs that have kept jobs.
     Graph,
-    /// Failure groups.
+    /// Groups of failures of one kind, by their names.
     Group,
 }
 
@@ -87,7 +87,7 @@ impl From<NamesOfArg> for NamesOf {
     }
 }
 
-/// `ganger names`.
+/// Runs `ganger names`: names in use that begin alike, one a line.
 pub(crate) async fn names(context: &Context, args: &NamesArgs) -> Outcome {
     let client = context.client().await?;
     let found = client
@@ -106,7 +106,7 @@ pub(crate) async fn names(context: &Context, args: &NamesArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// `ganger labels`.
+/// Runs `ganger labels`: keys of labels, or values of one key, with their numbers of jobs.
 pub(crate) async fn labels(context: &Context, args: &LabelsArgs) -> Outcome {
     let client = context.client().await?;
     let mut left = match args.limit {
@@ -147,7 +147,7 @@ pub(crate) async fn labels(context: &Context, args: &LabelsArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// `ganger tags`.
+/// Runs `ganger tags`: the most used tags with their numbers of jobs.
 pub(crate) async fn tags(context: &Context, args: &TagsArgs) -> Outcome {
     let tags = context.client().await?.tags(args.skip, args.limit).await?;
     let mut rows = Rows::new(&["tag", ">jobs"]);

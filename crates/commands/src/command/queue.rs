@@ -45,7 +45,7 @@ pub(crate) struct QueueName {
     queue: String,
 }
 
-/// Shows a queue.
+/// Shows a queue: its counts, rates and settings.
 #[derive(Args, Debug)]
 pub(crate) struct GetArgs {
     /// Name of the queue.

@@ -104,7 +104,7 @@ impl OfTime {
     }
 }
 
-/// `ganger series`.
+/// Runs `ganger series`: counters and gauges of queues and kinds, step by step.
 pub(crate) async fn series(context: &Context, args: SeriesArgs) -> Outcome {
     let mut metrics = args.metrics;
     if metrics.is_empty() && !context.is_json() {
@@ -167,7 +167,7 @@ fn table(series: &Series) -> String {
     rows.text()
 }
 
-/// `ganger latency`.
+/// Runs `ganger latency`: quantiles of waiting and running times.
 pub(crate) async fn latency(context: &Context, args: LatencyArgs) -> Outcome {
     let filter = args.of.filter(args.kind)?;
     let client = context.client().await?;
@@ -202,7 +202,7 @@ fn quantile(durations: &Durations, name: &str) -> String {
     )
 }
 
-/// `ganger kinds`.
+/// Runs `ganger kinds`: what happened to the jobs of each kind.
 pub(crate) async fn kinds(context: &Context, args: KindsArgs) -> Outcome {
     let filter = args.of.filter(None)?;
     let client = context.client().await?;

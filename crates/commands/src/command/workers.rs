@@ -27,7 +27,7 @@ pub(crate) struct WorkersArgs {
     of: OfShard,
 }
 
-/// Actions on workers.
+/// Lists workers, and acts on one.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkersCommand {
     /// Deregister a worker that is dead: its leases end, and its jobs go back to their queues.

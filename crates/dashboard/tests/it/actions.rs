@@ -70,7 +70,7 @@ async fn a_form_that_is_sent_twice_acts_once() {
 }
 
 #[tokio::test]
-async fn a_form_from_the_history_is_done_anew_if_it_was_changed() {
+async fn a_form_from_the_history_is_done_again_if_it_was_changed() {
     let site = Site::open().await;
     let browser = site.browser();
     let form = browser.page("/ui/jobs/new?queue=mail").await;

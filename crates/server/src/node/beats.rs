@@ -27,7 +27,7 @@ pub(super) struct Beats {
     /// What the last beat saw; `None` before the first.
     pub(super) seen: watch::Sender<Option<Arc<Seen>>>,
     pub(super) ended: FirstEnded,
-    /// The default shard.
+    /// The shard of requests that name none.
     pub(super) home: ShardId,
     /// Shards that could not be released yet.
     pub(super) unreleased: BTreeSet<u32>,

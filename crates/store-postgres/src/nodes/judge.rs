@@ -42,7 +42,7 @@ pub(super) struct PlaceRow {
     pub(super) moved: Option<Duration>,
 }
 
-/// The control tables.
+/// The control tables, as one look found them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     /// Number that every change of places raises.

@@ -5,7 +5,7 @@ use ganger_client::{ChangeResult, FailurePolicy};
 
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::show::{counted, escape, json as views};
+use crate::show::{escape, json as views};
 
 /// Makes a blocked job wait for more jobs.
 #[derive(Args, Debug)]
@@ -40,11 +40,11 @@ pub(crate) struct UndependArgs {
 /// What a job does when a dependency does not succeed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyArg {
-    /// It fails too.
+    /// It fails too, without a run.
     Fail,
     /// It waits until the dependency was retried and succeeded.
     Wait,
-    /// It goes on.
+    /// It goes on as if the dependency had succeeded.
     Ignore,
 }
 
@@ -62,7 +62,7 @@ fn refs(ids: &[String]) -> Vec<&str> {
     ids.iter().map(String::as_str).collect()
 }
 
-/// `ganger job depend`.
+/// Runs `ganger job depend`: a waiting job waits for more jobs.
 pub(crate) async fn depend(context: &Context, args: &DependArgs) -> Outcome {
     let client = context.client().await?;
     let changed = client
@@ -71,7 +71,7 @@ pub(crate) async fn depend(context: &Context, args: &DependArgs) -> Outcome {
     done(context, &changed, &args.job, "added to")
 }
 
-/// `ganger job undepend`.
+/// Runs `ganger job undepend`: a waiting job no longer waits for some or all jobs.
 pub(crate) async fn undepend(context: &Context, args: &UndependArgs) -> Outcome {
     let client = context.client().await?;
     let on = refs(&args.on);
@@ -81,8 +81,12 @@ pub(crate) async fn undepend(context: &Context, args: &UndependArgs) -> Outcome 
 }
 
 fn done(context: &Context, changed: &ChangeResult, job: &str, what: &str) -> Outcome {
-    let number = counted(changed.count, "dependency").replace("ys", "ies");
-    let text = format!("{number} {what} {}", escape::line(job));
+    let word = if changed.count == 1 {
+        "dependency"
+    } else {
+        "dependencies"
+    };
+    let text = format!("{} {word} {what} {}", changed.count, escape::line(job));
     context.either(&views::changed(changed), text)?;
     if changed.skipped.is_empty() {
         return Ok(Exit::Done);
