@@ -31,7 +31,7 @@ use crate::events::{EventHub, PastEvents, Subscription};
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::numbers::CommitRate;
-use crate::ownership::OwnershipCheck;
+use crate::ownership::{OwnershipCheck, may_need_no_commit};
 use crate::readers::ReadPool;
 use crate::reply_slot::{Answered, reply_slot};
 use crate::series::SeriesTable;
@@ -137,7 +137,7 @@ impl Handle {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
         };
-        let is_read = matches!(command, Command::Query(_));
+        let is_read = may_need_no_commit(&command);
         let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {

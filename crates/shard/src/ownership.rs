@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ganger_types::ShardId;
+use ganger_types::{Command, ShardId};
 
 use crate::CallError;
 use crate::clock::Clock;
@@ -34,6 +34,11 @@ impl Ownership {
     pub fn is_sure(&self, now: Duration) -> bool {
         now < Duration::from_micros(self.until_micros.load(Ordering::Acquire))
     }
+}
+
+/// Whether a command may be answered without a commit: reads, and renewals that change nothing else.
+pub(crate) fn may_need_no_commit(command: &Command) -> bool {
+    matches!(command, Command::Query(_) | Command::Renew(_))
 }
 
 /// Refuses answers that may be out of date, because the process no longer surely owns the shard.
@@ -86,7 +91,7 @@ mod tests {
         let ownership = Arc::new(Ownership::default());
         let check = OwnershipCheck {
             shard: ShardId::default(),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            clock: clock.clone(),
             ownership: Some(Arc::clone(&ownership)),
         };
         ownership.set_until(Duration::from_secs(5));

@@ -1,6 +1,8 @@
 //! Several nodes over one PostgreSQL: killed under load, stopped and continued, stopped in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -191,6 +193,14 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
     nodes.stop()
 }
 
+/// Returns the metrics of nodes that lines with this prefix name.
+fn metrics_after(text: &str, prefix: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix(prefix));
+    let names = rows.filter_map(|rest| rest.split([' ', '`']).next());
+    let of_nodes = names.filter(|name| name.starts_with("ganger_cluster_"));
+    of_nodes.map(str::to_owned).collect()
+}
+
 /// Sends a request and returns its answer later, on a thread of its own.
 fn ask_later(setup: &Setup, path: &str) -> thread::JoinHandle<Option<Response>> {
     let (mut client, path) = (Client::new(setup.address, TIMEOUT), path.to_owned());
@@ -288,6 +298,10 @@ fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -
         metrics.contains("ganger_cluster_nodes_alive 2"),
         "{metrics}"
     );
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let documented = metrics_after(&fs::read_to_string(page)?, "| `");
+    let exported = metrics_after(&metrics, "# TYPE ");
+    ensure!(exported == documented, "{exported:?}, {documented:?}");
 
     nodes.server("a").stop()?;
     for shard in ["1", "2", "3"] {

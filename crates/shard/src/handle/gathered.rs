@@ -7,6 +7,7 @@ use ganger_types::{Command, Reply};
 
 use super::{CancelOnDrop, Handle};
 use crate::core::Request;
+use crate::ownership::may_need_no_commit;
 use crate::reply_slot::{Answered, reply_slot};
 use crate::ticket::{ReplyChannel, ThreadMessage, UndeliveredJobs};
 use crate::{CallError, Delivery};
@@ -116,10 +117,7 @@ impl Handle {
         let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
         let reads = if self.shared.check.ownership.is_some() {
-            let reads = commands.iter();
-            reads
-                .map(|command| matches!(command, Command::Query(_)))
-                .collect()
+            commands.iter().map(may_need_no_commit).collect()
         } else {
             Vec::new()
         };

@@ -7,7 +7,7 @@ use crate::kit::{TestShard, complete, enqueue, lease, new_job, settings};
 use ganger_shard::{CallError, Ownership, Settings};
 use ganger_store::MemoryStore;
 use ganger_types::query::Query;
-use ganger_types::{Command, Namespace, Reply};
+use ganger_types::{Command, JobId, Namespace, Reply};
 
 fn is_refused<T: std::fmt::Debug>(answer: &Result<T, CallError>) -> bool {
     matches!(answer, Err(CallError::Unavailable { .. }))
@@ -45,7 +45,9 @@ async fn a_shard_whose_ownership_is_in_doubt_refuses_reads_and_takes_commits() {
     let done = shard.call(complete(&leased[0], Some("1"))).await;
     assert!(done.is_ok(), "{done:?}");
     // A refusal comes from memory, so it may be out of date too.
-    let again = || shard.call(complete(&leased[0], Some("2")));
+    let mut absent = leased[0].clone();
+    absent.grant.job = JobId::new("absent").expect("it is a name");
+    let again = || shard.call(complete(&absent, None));
     assert!(is_refused(&again().await));
 
     ownership.set_until(Duration::from_secs(60));
