@@ -144,6 +144,8 @@ fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Resul
         }
         owner = new;
     }
+    // The node of the clients may learn of the owner later than the others.
+    nodes.wait_for_owner("c", "1", "")?;
     let (_, counts) = load.finish(Duration::from_secs(60))?;
     eprintln!("{counts:?}");
     ensure!(counts.completed >= 30, "too few completions: {counts:?}");
@@ -186,6 +188,7 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
         eprintln!("moved from {owner} to {new} within {:?}", begun.elapsed());
         owner = new;
     }
+    nodes.wait_for_owner("b", "1", "")?;
     let (_, counts) = load.finish(Duration::from_secs(60))?;
     eprintln!("{counts:?}");
     ensure!(counts.completed >= 30, "too few completions: {counts:?}");
