@@ -59,7 +59,7 @@ fn structure(html: &Html) -> Vec<String> {
     let every = select("*");
     let elements = html
         .select(&every)
-        .filter(|it| !is_shown_character(*it) && !is_part_of_text(*it));
+        .filter(|it| !is_shown_character(*it) && !is_part_of_text(*it) && !is_later_step(*it));
     elements
         .map(|element| {
             let mut names: Vec<&str> = element.value().attrs().map(|(name, _)| name).collect();
@@ -72,6 +72,20 @@ fn structure(html: &Html) -> Vec<String> {
 /// A character that is made visible is an element of its own.
 fn is_shown_character(element: ElementRef<'_>) -> bool {
     element.value().attr("class") == Some("hidden-character")
+}
+
+/// The table below a chart has a row for each step of time that has passed.
+fn is_later_step(element: ElementRef<'_>) -> bool {
+    let is_named = |element: &ElementRef<'_>, name: &str| element.value().name() == name;
+    let around = element.ancestors().filter_map(ElementRef::wrap);
+    let mut rows = std::iter::once(element)
+        .chain(around)
+        .filter(|it| is_named(it, "tr"));
+    rows.any(|row| {
+        let mut around = row.ancestors().filter_map(ElementRef::wrap);
+        let mut before = row.prev_siblings().filter_map(ElementRef::wrap);
+        around.any(|it| is_named(&it, "details")) && before.any(|it| is_named(&it, "tr"))
+    })
 }
 
 /// Lines of a log and their colours depend on what was written.
