@@ -167,6 +167,9 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.metrics.counters.loads_total.inc();
         self.unreachable = None;
         let mut engine = fresh.engine;
+        // The engine has the time at which its load was ordered, and a load may take longer than a lease. Nobody could
+        // renew a lease meanwhile.
+        engine.extend_leases(now);
         engine.begin_key_upkeep(now, self.settings.key_upkeep);
         self.live = Some(ActiveEngine {
             engine,

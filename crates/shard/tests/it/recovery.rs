@@ -24,6 +24,8 @@ struct World {
     now: Now,
     /// Times at which the engine was loaded.
     recoveries: Vec<Elapsed>,
+    /// Time that a load takes.
+    load_takes: Duration,
 }
 
 impl World {
@@ -56,6 +58,7 @@ impl World {
             answers: Vec::new(),
             now,
             recoveries: Vec::new(),
+            load_takes: Duration::ZERO,
         };
         world.settle(Fault::None);
         world.recoveries.clear();
@@ -83,6 +86,7 @@ impl World {
                 StoreTask::Commit(_) => self.control.script(&[fault]),
                 StoreTask::Load { .. } | StoreTask::Reopen { .. } => {
                     self.recoveries.push(self.now.elapsed);
+                    self.pass(self.load_takes);
                 }
                 _ => {}
             }
@@ -135,6 +139,28 @@ impl World {
         pairs
             .map(|pair| pair[1].since(pair[0]).as_millis())
             .collect()
+    }
+}
+
+#[test]
+fn a_load_that_takes_longer_than_a_lease_expires_none() {
+    const LOAD: Duration = Duration::from_secs(3_600);
+    for fault in [Fault::NotApplied, Fault::UnknownAndLost] {
+        let mut world = World::new();
+        world.enqueue(1);
+        world.lease(2, Duration::ZERO);
+        world.settle(Fault::None);
+        assert_eq!(world.answers, [(1, true), (2, true)]);
+        world.load_takes = LOAD;
+        world.enqueue(3);
+        world.settle(fault);
+        world.settle(Fault::None);
+        let expired = || world.metrics.counters.lease_expired_total.get();
+        assert_eq!((world.recoveries.len(), expired()), (1, 0), "{fault:?}");
+        // Its full length begins again, and no more than that.
+        world.live_through(LOAD, Fault::None);
+        let expired = world.metrics.counters.lease_expired_total.get();
+        assert_eq!(expired, 1, "{fault:?}");
     }
 }
 

@@ -38,7 +38,7 @@ impl ShardProcess {
         }
         let mut came = self.collect();
         if is_loaded && self.core.engine().is_some() {
-            came.restarted = Some(self.load_began);
+            came.restarted = Some(self.planted.time(now));
             let durable = self.core.durable_sequence();
             self.sent.retain(|sent| sent.commit.sequence <= durable);
         }
@@ -100,11 +100,6 @@ impl ShardProcess {
         self.recoveries.are_without_pause()
     }
 
-    fn note_recovery(&mut self, began: Now) {
-        self.load_began = began;
-        self.recoveries.note(began.elapsed);
-    }
-
     /// Runs the store's next task; its report waits for the core.
     pub(crate) fn work(&mut self, end: CommitOutcome) {
         let Some(task) = self.store_tasks.pop_front() else {
@@ -112,8 +107,8 @@ impl ShardProcess {
         };
         match &task {
             StoreTask::Commit(_) => self.executor.store_mut().next_outcome = end,
-            StoreTask::Load { start } => self.note_recovery(start.now),
-            StoreTask::Reopen { now, .. } => self.note_recovery(*now),
+            StoreTask::Load { start } => self.recoveries.note(start.now.elapsed),
+            StoreTask::Reopen { now, .. } => self.recoveries.note(now.elapsed),
             _ => {}
         }
         let report = self.executor.execute(task).report();
