@@ -153,7 +153,7 @@ impl World {
             acknowledged: BTreeSet::new(),
             completed: BTreeSet::new(),
             completing: BTreeMap::new(),
-            next_event: 0,
+            next_event: 1,
             held_tokens: BTreeSet::new(),
             putting: BTreeMap::new(),
             told: BTreeSet::new(),
