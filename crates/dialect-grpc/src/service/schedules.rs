@@ -44,7 +44,8 @@ impl ServiceContext {
             is_paused,
         });
         let record = reply_as!(self.call(command).await?, Reply::Schedule(record) => record)?;
-        Ok(Response::new((&*record).into()))
+        let observed = self.handle.observe_schedule(*record).await;
+        Ok(Response::new((&observed).into()))
     }
 
     async fn show_schedule(

@@ -86,7 +86,10 @@ async fn set_paused(context: RequestContext, is_paused: bool) -> Result<Response
         is_paused,
     };
     match context.call(Command::PauseSchedule(command)).await? {
-        Reply::Schedule(record) => Ok(json::ok(&Schedule::from(*record))),
+        Reply::Schedule(record) => {
+            let observed = context.shard().observe_schedule(*record).await;
+            Ok(json::ok(&Schedule::from(observed)))
+        }
         _ => Err(unexpected_reply()),
     }
 }
