@@ -94,8 +94,8 @@ impl World {
 
     fn take_settling(&mut self, came: CallOutcome) -> Result<bool, Violation> {
         self.check_durable_turns(&came.events)?;
-        if let Some(now) = came.restarted {
-            self.has_loaded(now);
+        if let Some(restart) = came.restarted {
+            self.has_loaded(restart);
         }
         for one in came.answers {
             self.settled.insert(one.call.op, one.answer);

@@ -89,6 +89,15 @@ impl Moment {
     }
 }
 
+/// An engine that was loaded again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restart {
+    /// Time at which the load was ordered: the engine's first moment.
+    pub(crate) began: Now,
+    /// Time at which the engine was taken into service: leases have their full length from then on.
+    pub(crate) served: Now,
+}
+
 /// What the commit of a turn has made durable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
@@ -184,7 +193,7 @@ pub(crate) struct Oracle {
     jumps: u32,
     /// Start without a commit yet: a process killed before its first commit leaves no trace, and the next one may
     /// begin at an earlier reading.
-    started: Option<Now>,
+    started: Option<Restart>,
     now: Now,
     /// Reading before the present turn.
     before: Now,
@@ -226,8 +235,8 @@ impl Oracle {
 
     /// Checks a durable turn: its commands in order, and the rows after it.
     pub(crate) fn turn(&mut self, turn: &Turn, rows: &Rows) -> CheckResult {
-        if let Some(now) = self.started.take() {
-            self.starts_over(now);
+        if let Some(restart) = self.started.take() {
+            self.starts_over(restart);
         }
         self.before = self.now;
         self.key_before = self.key_max;
@@ -252,13 +261,14 @@ impl Oracle {
     }
 
     /// Handles a start at `now`: leases get their full length again (`rel T6`).
-    pub(crate) fn restarted(&mut self, now: Now) {
-        self.started = Some(now);
+    pub(crate) fn restarted(&mut self, restart: Restart) {
+        self.started = Some(restart);
     }
 
-    fn starts_over(&mut self, now: Now) {
-        self.wall_jumps(now);
-        self.settled = self.settled.max(now.elapsed);
+    fn starts_over(&mut self, restart: Restart) {
+        let Restart { began, served: now } = restart;
+        self.wall_jumps(began);
+        self.settled = self.settled.max(began.elapsed);
         for key in &self.live {
             let job = self.jobs.get_mut(key).expect("live jobs are known");
             if let Some(hold) = &mut job.hold {

@@ -28,7 +28,7 @@ use crate::actor::names;
 use crate::clock::callers_now;
 use crate::decisions::{Decisions, Recoveries};
 use crate::faulty_store::FaultyStore;
-use crate::oracle::Moment;
+use crate::oracle::{Moment, Restart};
 use crate::planted::PlantedBug;
 use crate::rng::Rng;
 use crate::sim_ticket::{SimTicket, TicketEvent, TicketLog};
@@ -68,7 +68,7 @@ pub(crate) struct CallOutcome {
     /// Number of commits of turns that were just closed.
     pub(crate) commits: u64,
     /// Start of the engine, if it was loaded again.
-    pub(crate) restarted: Option<Now>,
+    pub(crate) restarted: Option<Restart>,
 }
 
 /// A turn that became durable, for the oracle.
@@ -106,6 +106,7 @@ pub(crate) struct ShardProcess {
     shared_by: BTreeSet<u64>,
     tries: u64,
     last_try: BTreeMap<u64, u64>,
+    load_began: Now,
     pub(crate) decisions: Decisions,
     recoveries: Recoveries,
     next_event: u64,
@@ -158,6 +159,7 @@ impl ShardProcess {
             shared_by: BTreeSet::new(),
             tries: 0,
             last_try: BTreeMap::new(),
+            load_began: now,
             decisions: Decisions::default(),
             recoveries: Recoveries::default(),
             next_event: opened.meta.next_event.0,

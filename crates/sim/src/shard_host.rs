@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use ganger_shard::Settings;
-use ganger_types::Now;
 
 use crate::faulty_store::CommitOutcome;
+use crate::oracle::Restart;
 use crate::plan::Pace;
 use crate::process::{CallOutcome, ShardProcess};
 use crate::rng::{Rng, mix};
@@ -194,8 +194,8 @@ impl World {
         is_heard: bool,
     ) -> Result<bool, crate::Violation> {
         self.check_durable_turns(&came.events)?;
-        if let Some(now) = came.restarted {
-            self.has_loaded(now);
+        if let Some(restart) = came.restarted {
+            self.has_loaded(restart);
         }
         if is_heard {
             for one in came.answers {
@@ -257,19 +257,22 @@ impl World {
         self.at(self.time + after, SimEvent::Arrive(again));
     }
 
-    pub(crate) fn has_loaded(&mut self, now: Now) {
+    pub(crate) fn has_loaded(&mut self, restart: Restart) {
         if !self.rows.leases.is_empty() {
             self.oracle.goals.reach("restarted-with-live-leases");
         }
         let time = self.time;
         self.log.tell(time, || {
-            format!("the rows are read back as of elapsed {}", now.elapsed)
+            format!(
+                "the rows are read back as of elapsed {}",
+                restart.began.elapsed
+            )
         });
         if self.callers.holds_anything() {
             self.oracle
                 .goals
                 .reach("restarted-with-leases-on-callers-clocks");
         }
-        self.oracle.restarted(now);
+        self.oracle.restarted(restart);
     }
 }

@@ -6,6 +6,7 @@ use ganger_types::Now;
 
 use super::{CallOutcome, ShardProcess};
 use crate::faulty_store::CommitOutcome;
+use crate::oracle::Restart;
 use crate::rng::Rng;
 use crate::sim_ticket::TicketEvent;
 
@@ -38,7 +39,10 @@ impl ShardProcess {
         }
         let mut came = self.collect();
         if is_loaded && self.core.engine().is_some() {
-            came.restarted = Some(self.planted.time(now));
+            came.restarted = Some(Restart {
+                began: self.load_began,
+                served: self.planted.time(now),
+            });
             let durable = self.core.durable_sequence();
             self.sent.retain(|sent| sent.commit.sequence <= durable);
         }
@@ -100,6 +104,11 @@ impl ShardProcess {
         self.recoveries.are_without_pause()
     }
 
+    fn note_recovery(&mut self, began: Now) {
+        self.load_began = began;
+        self.recoveries.note(began.elapsed);
+    }
+
     /// Runs the store's next task; its report waits for the core.
     pub(crate) fn work(&mut self, end: CommitOutcome) {
         let Some(task) = self.store_tasks.pop_front() else {
@@ -107,8 +116,8 @@ impl ShardProcess {
         };
         match &task {
             StoreTask::Commit(_) => self.executor.store_mut().next_outcome = end,
-            StoreTask::Load { start } => self.recoveries.note(start.now.elapsed),
-            StoreTask::Reopen { now, .. } => self.recoveries.note(now.elapsed),
+            StoreTask::Load { start } => self.note_recovery(start.now),
+            StoreTask::Reopen { now, .. } => self.note_recovery(*now),
             _ => {}
         }
         let report = self.executor.execute(task).report();
