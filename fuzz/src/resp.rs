@@ -126,7 +126,7 @@ impl TestServer {
         let address = ([127, 0, 0, 1], 1).into();
         let task = self
             .port
-            .serve(server_stream, Box::new(sender), address, address);
+            .serve(server_stream, std::sync::Arc::new(sender), address, address);
         let client = async {
             let (mut read, mut write) = tokio::io::split(client_stream);
             let written = async {

@@ -67,6 +67,17 @@ impl Service {
         }
     }
 
+    /// Returns the same API over another shard, with the same settings, database sessions and metrics.
+    #[must_use]
+    pub fn over(&self, shard: Handle) -> Self {
+        Self {
+            api: Api {
+                shard,
+                common: Arc::clone(&self.api.common),
+            },
+        }
+    }
+
     /// Routes of the QuantumLeap API.
     pub fn routes(&self) -> Router {
         routes::routes(&self.api)
@@ -81,10 +92,13 @@ impl Service {
 
 /// State of the routes. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Api(Arc<Inner>);
-
-struct Inner {
+pub(crate) struct Api {
     shard: Handle,
+    common: Arc<Common>,
+}
+
+/// What does not depend on the shard.
+struct Common {
     settings: Settings,
     inline_insert: InlineInsert,
     database_health: DatabaseHealth,
@@ -100,49 +114,52 @@ impl Api {
             keep_raw: settings.environment.keep_raw,
             insert_bytes_max: settings.environment.insert_bytes_max,
         };
-        Self(Arc::new(Inner {
+        let common = Common {
             inline_insert: InlineInsert::new(database.clone()),
             database_health: DatabaseHealth::new(database),
             counters: Metrics::default(),
             large_bodies: Semaphore::new(1),
             lists: Arc::new(Semaphore::new(settings.lists_max)),
-            shard,
             settings,
-        }))
+        };
+        Self {
+            shard,
+            common: Arc::new(common),
+        }
     }
 
     /// Returns the shard that has the tasks.
     pub(crate) fn shard(&self) -> &Handle {
-        &self.0.shard
+        &self.shard
     }
 
     /// Returns the settings that the server gave this API.
     pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+        &self.common.settings
     }
 
     /// Returns the values of QuantumLeap's variables.
     pub(crate) fn environment(&self) -> &Environment {
-        &self.0.settings.environment
+        &self.common.settings.environment
     }
 
     /// Returns the pool for inserts within requests.
     pub(crate) fn inline_insert(&self) -> &InlineInsert {
-        &self.0.inline_insert
+        &self.common.inline_insert
     }
 
     /// Returns the health check of the database.
     pub(crate) fn database_health(&self) -> &DatabaseHealth {
-        &self.0.database_health
+        &self.common.database_health
     }
 
     pub(crate) fn counters(&self) -> &Metrics {
-        &self.0.counters
+        &self.common.counters
     }
 
     /// Returns the semaphore that lets large bodies be parsed one at a time.
     pub(crate) fn large_bodies(&self) -> &Semaphore {
-        &self.0.large_bodies
+        &self.common.large_bodies
     }
 
     /// Whether notifications are only queued: none is inserted when the queue does not accept it.
@@ -152,6 +169,6 @@ impl Api {
 
     /// Returns the semaphore that limits concurrent lists.
     pub(crate) fn lists(&self) -> &Arc<Semaphore> {
-        &self.0.lists
+        &self.common.lists
     }
 }

@@ -126,6 +126,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         end
     }
 
+    /// Runs the commands that authenticate the client. Returns the connection once the client is known; `None` if it
+    /// has ended before.
+    pub(crate) async fn authenticate(mut self) -> Option<(S, BytesMut, Session)> {
+        self.session.is_for_relay = true;
+        while !self.session.is_known() {
+            if self.turn().await.is_err() {
+                // A client that has disconnected gets no answer.
+                let _ = timeout(Duration::from_secs(1), self.stream.shutdown()).await;
+                return None;
+            }
+        }
+        Some((self.stream, self.input, self.session))
+    }
+
     /// Waits for input and runs the complete commands.
     async fn turn(&mut self) -> Result<(), CloseReason> {
         self.wait(std::future::pending::<()>(), true).await?;
@@ -148,7 +162,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     self.session.is_ending = true;
                 }
             }
-            if self.session.is_ending {
+            if self.session.is_ending || self.session.is_to_be_relayed() {
                 break;
             }
             if self.batch.is_full() {

@@ -29,6 +29,8 @@ mod pubsub;
 #[cfg(feature = "qless")]
 mod qless;
 mod refusal;
+mod relay;
+mod relayed_session;
 mod request;
 mod rights;
 #[cfg(feature = "qless")]
@@ -49,6 +51,7 @@ pub use counters::Counters;
 pub use hub::Hub;
 pub use login::{Login, LoginError};
 pub use port::Port;
+pub use relayed_session::RelayedSession;
 pub use request::{Decoder, ProtocolError, Request};
 pub use settings::Settings;
 pub use value::{Protocol, Value};

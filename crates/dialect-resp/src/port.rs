@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ganger_shard::Handle;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 
 use crate::connection::Connection;
 use crate::counters::{Counters, Gauge};
@@ -17,7 +18,7 @@ use crate::shared::Shared;
 /// The Redis port of a shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Port {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Port {
@@ -27,7 +28,21 @@ impl Port {
     /// If the settings have no database.
     pub fn new(handle: Handle, settings: Settings) -> Self {
         Self {
-            shared: Arc::new(Shared::new(handle, settings)),
+            shared: Arc::new(Shared::new(handle, settings, Arc::default())),
+        }
+    }
+
+    /// Returns the same port over another handle, with the same settings and counters, and no connections. `stopping`
+    /// ends its connections, each after its pending replies.
+    #[must_use]
+    pub fn over(&self, handle: Handle, stopping: CancellationToken) -> Self {
+        let settings = Settings {
+            stopping,
+            ..self.shared.settings.clone()
+        };
+        let counters = Arc::clone(&self.shared.counters);
+        Self {
+            shared: Arc::new(Shared::new(handle, settings, counters)),
         }
     }
 
@@ -42,7 +57,7 @@ impl Port {
     }
 
     /// Serves a connection until it ends. `from` is the client's address, `at` the server's.
-    pub async fn serve<S>(&self, stream: S, login: Box<dyn Login>, from: SocketAddr, at: SocketAddr)
+    pub async fn serve<S>(&self, stream: S, login: Arc<dyn Login>, from: SocketAddr, at: SocketAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send,
     {

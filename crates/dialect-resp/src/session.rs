@@ -14,6 +14,7 @@ use crate::hub::Mailbox;
 use crate::limits::{ARGUMENT_BYTES, LOOK_EVERY, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX};
 use crate::login::Login;
 use crate::memory::{Memory, no_room};
+use crate::relayed_session::RelayedSession;
 use crate::rights::{Right, Rights};
 use crate::shared::Shared;
 use crate::unconfirmed_pops::UnconfirmedPops;
@@ -23,7 +24,7 @@ use crate::value::{Protocol, Value};
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Arc<Client>,
-    pub(crate) login: Box<dyn Login>,
+    pub(crate) login: Arc<dyn Login>,
     pub(crate) protocol: Protocol,
     pub(crate) database: usize,
     identity: Identity,
@@ -40,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) mailbox: Arc<Mailbox>,
     /// Elements that the connection took from work queues.
     pub(crate) popped: UnconfirmedPops,
+    /// Whether the connection only authenticates here: its commands run on another node.
+    pub(crate) is_for_relay: bool,
     /// Whether the connection ends after the next reply.
     pub(crate) is_ending: bool,
     /// Memory of commands and replies.
@@ -110,7 +113,7 @@ impl Queue {
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, client: Arc<Client>, login: Box<dyn Login>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, client: Arc<Client>, login: Arc<dyn Login>) -> Self {
         let unknown = Owner::of(&Identity::Anonymous, Some(client.from().ip()));
         let open = || shared.settings.budget.open(unknown.clone());
         let mailbox = Mailbox::new(client.cut.clone(), open());
@@ -137,6 +140,7 @@ impl Session {
             patterns: BTreeSet::new(),
             mailbox,
             popped: UnconfirmedPops::default(),
+            is_for_relay: false,
             is_ending: false,
             memory,
             kept,
@@ -153,6 +157,33 @@ impl Session {
     /// Whether the client has a valid identity.
     pub(crate) fn is_known(&self) -> bool {
         self.identity != Identity::Anonymous
+    }
+
+    /// Returns what another node must know to go on with the session. It is known, and has run no command but those
+    /// that authenticate it.
+    pub(crate) fn to_relay(&self) -> RelayedSession {
+        RelayedSession {
+            identity: self.identity.clone(),
+            protocol: self.protocol,
+            name: self.client.state().name.clone(),
+        }
+    }
+
+    /// Continues a session that began on another node.
+    pub(crate) fn continue_relayed(&mut self, session: RelayedSession) {
+        self.set_identity(session.identity, None);
+        self.set_protocol(session.protocol);
+        self.client.state().name = session.name;
+    }
+
+    /// Whether the connection is to be passed on to another node now.
+    pub(crate) fn is_to_be_relayed(&self) -> bool {
+        self.is_for_relay && self.is_known()
+    }
+
+    /// Returns the token of the client; `None` if it has sent none.
+    pub(crate) fn token(&self) -> Option<&[u8]> {
+        self.token.as_deref()
     }
 
     /// Sets the identity of the session, after `AUTH` or `HELLO`.

@@ -34,7 +34,7 @@ impl Shared {
     ///
     /// # Panics
     /// If the settings have no database.
-    pub(crate) fn new(handle: Handle, settings: Settings) -> Self {
+    pub(crate) fn new(handle: Handle, settings: Settings, counters: Arc<Counters>) -> Self {
         assert!(
             !settings.databases.is_empty(),
             "there is at least database 0"
@@ -44,7 +44,7 @@ impl Shared {
             settings,
             hub: Arc::default(),
             clients: Clients::default(),
-            counters: Arc::default(),
+            counters,
             #[cfg(feature = "qless")]
             library: Library::default(),
             since: Instant::now(),

@@ -141,8 +141,21 @@ impl Router {
     /// # Errors
     /// If there is no such shard, nobody owns it at the moment, or its address cannot be used.
     pub fn link(&self, shard: &ShardId) -> Result<Link, RouteError> {
+        self.0.links.link(shard, &self.address(shard)?)
+    }
+
+    /// Makes a new connection to the server of a shard, for one long exchange that would disturb others over a shared
+    /// connection.
+    ///
+    /// # Errors
+    /// If the shard is unknown, or nobody serves it.
+    pub(crate) fn link_alone(&self, shard: &ShardId) -> Result<Link, RouteError> {
+        self.0.links.make(shard, &self.address(shard)?)
+    }
+
+    fn address(&self, shard: &ShardId) -> Result<String, RouteError> {
         match self.0.topology.address(shard) {
-            Address::At(address) => self.0.links.link(shard, &address),
+            Address::At(address) => Ok(address),
             Address::Unknown => Err(self.unknown(shard)),
             Address::Away(reason) => Err(RouteError::Unreachable {
                 shard: shard.clone(),

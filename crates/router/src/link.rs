@@ -102,21 +102,24 @@ impl Links {
         {
             return Ok(link.clone());
         }
-        let channel =
-            self.connector
-                .connect(shard, address)
-                .map_err(|reason| RouteError::Unreachable {
-                    shard: shard.clone(),
-                    reason,
-                })?;
-        let link = Link {
-            channel,
-            connector: Arc::clone(&self.connector),
-        };
+        let link = self.make(shard, address)?;
         // A DNS pattern accepts any id, so ids without a shard must not fill the memory.
         if made.len() < LINKS_MAX || made.contains_key(shard) {
             made.insert(shard.clone(), (address.to_owned(), link.clone()));
         }
         Ok(link)
+    }
+
+    /// Makes a new connection, which connects at first use.
+    pub(crate) fn make(&self, shard: &ShardId, address: &str) -> Result<Link, RouteError> {
+        let channel = self.connector.connect(shard, address);
+        let channel = channel.map_err(|reason| RouteError::Unreachable {
+            shard: shard.clone(),
+            reason,
+        })?;
+        Ok(Link {
+            channel,
+            connector: Arc::clone(&self.connector),
+        })
     }
 }

@@ -12,11 +12,14 @@ mod all_shards;
 mod audit_keeper;
 mod bind;
 mod bodies;
+mod by_turns;
+mod byte_stream;
 mod config;
 #[cfg(feature = "dashboard")]
 mod dashboard;
 mod error;
 mod fair;
+mod home_ports;
 mod impersonation;
 mod listen;
 mod log;

@@ -39,7 +39,7 @@ use open::open;
 use timeout_stream::TimeoutStream;
 
 #[cfg(feature = "redis")]
-pub(crate) use resp::serve_resp;
+pub(crate) use resp::{ConnectionIdentity, serve_resp};
 
 /// Interval between pings on an idle HTTP/2 connection.
 const PING_EVERY: Duration = Duration::from_secs(20);

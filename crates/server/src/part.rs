@@ -4,20 +4,24 @@
 //! connected to a shard; then served.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ganger_shard::Handle;
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::error::StartError;
+use crate::home_ports::HomePort;
 use crate::security::Security;
+use crate::shard_dispatch::ShardDispatch;
 use crate::start::ServerContext;
 
 /// Connects a prepared part to a shard.
 pub(crate) type Open = Box<dyn FnOnce(&ServerContext, &Handle) -> Result<Part, StartError> + Send>;
 
 /// Starts to serve a part.
-type Serve = Box<dyn FnOnce(&ServerContext) -> Result<RunningPart, StartError> + Send>;
+type Serve =
+    Box<dyn FnOnce(&ServerContext, &Arc<ShardDispatch>) -> Result<RunningPart, StartError> + Send>;
 
 /// Binds the ports of a part and opens its files.
 type Prepare = fn(&Config, &Security) -> Result<Open, StartError>;
@@ -34,6 +38,8 @@ const PARTS: &[Prepare] = &[
 pub(crate) struct Part {
     /// The part's metrics; `None` if it has none.
     pub(crate) metrics: Option<ganger_metrics::Source>,
+    /// Its port over the default shard; `None` if no address is set.
+    pub(crate) home_port: Option<Arc<dyn HomePort>>,
     pub(crate) serve: Serve,
 }
 

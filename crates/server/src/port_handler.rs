@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::bodies::{
     BodyKind, REQUEST_BYTES, RequestBody, ResponseHolds, UnreadResponses, counted,
 };
+use crate::home_ports::REDIS_CONNECTION;
 use crate::security::{
     ClientCertificate, PageSession, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
@@ -368,6 +369,8 @@ impl RequestPolicy {
             BodyKind::MessageStream { bytes_max }
         } else if is_grpc {
             BodyKind::Messages { bytes_max }
+        } else if path == REDIS_CONNECTION {
+            BodyKind::Relayed
         } else if is_lines(&head.headers) {
             BodyKind::Lines
         } else {

@@ -101,10 +101,6 @@ fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership,
             reason: reason.to_owned(),
         })
     };
-    if let Some(port) = config.port_of_one_shard() {
-        let reason = "is not possible with cluster: this port serves one shard, which may be on another node; remove it, or remove cluster";
-        return Err(wrong(port, reason));
-    }
     if !config.topology.is_alone() {
         return Err(wrong(
             "topology",

@@ -11,6 +11,7 @@ use ganger_access::{Audit, Identity, Outcome, Record};
 use ganger_dialect_grpc::is_read;
 use ganger_dialect_http::Problem;
 use ganger_router::{Address, RouteError, Router};
+use ganger_shard::Handle;
 use ganger_types::{JobRef, ShardId};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -20,6 +21,7 @@ use percent_encoding::percent_decode_str;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
+use crate::home_ports::{HomePort, HomePorts, is_for_port};
 use crate::impersonation::{self, ON_BEHALF};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
@@ -127,6 +129,8 @@ pub(crate) struct ShardDispatch {
     vacant: Option<Arc<Dialects>>,
     peers: axum::Router,
     audit: Audit,
+    /// The ports over the default shard.
+    ports: HomePorts,
     forwarded: Arc<ForwardedRequests>,
     stopping: CancellationToken,
     #[cfg(feature = "dashboard")]
@@ -158,6 +162,7 @@ impl ShardDispatch {
             vacant: vacant.map(Arc::new),
             peers,
             audit,
+            ports: Vec::new(),
             forwarded,
             stopping,
             #[cfg(feature = "dashboard")]
@@ -166,15 +171,17 @@ impl ShardDispatch {
     }
 
     /// Serves a shard of this process from now on.
-    pub(crate) fn put(&self, shard: &ShardId, dialects: Dialects) {
+    pub(crate) fn put(&self, shard: &Handle, dialects: Dialects) {
         let dialects = Arc::new(dialects);
-        self.change(|local| drop(local.insert(shard.clone(), dialects)));
+        self.change(|local| drop(local.insert(shard.id().clone(), dialects)));
+        self.begin_ports(shard);
     }
 
     /// Ends serving a shard; requests that have begun go on.
     #[cfg(feature = "postgres")]
     pub(crate) fn remove(&self, shard: &ShardId) {
         self.change(|local| drop(local.remove(shard)));
+        self.end_ports(shard);
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<ShardId, Arc<Dialects>>)) {
@@ -184,6 +191,16 @@ impl ShardDispatch {
 
     fn local(&self) -> Arc<BTreeMap<ShardId, Arc<Dialects>>> {
         Arc::clone(&self.local.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves ports over the default shard beside the dialects.
+    pub(crate) fn with_ports(self, ports: HomePorts) -> Self {
+        Self { ports, ..self }
+    }
+
+    /// Returns the ports over the default shard.
+    pub(crate) fn ports(&self) -> &[Arc<dyn HomePort>] {
+        &self.ports
     }
 
     /// Serves the dashboard beside the dialects.
@@ -217,10 +234,14 @@ impl ShardDispatch {
                 Err(other) => request = other,
             }
         }
+        let mut is_of_peer = false;
         let caller = match request.headers_mut().remove(ON_BEHALF) {
             None => sender.clone(),
             Some(value) => match impersonation::read(sender, &value) {
-                Ok(caller) => caller,
+                Ok(caller) => {
+                    is_of_peer = true;
+                    caller
+                }
                 Err(reason) => return refuse(protocol, &Problem::new("permission_denied", reason)),
             },
         };
@@ -236,6 +257,9 @@ impl ShardDispatch {
         let mut request = Request::from_parts(head, body);
         match route {
             Err(problem) => refuse(protocol, &problem),
+            Ok(Route::Local(_)) if is_of_peer && is_for_port(request.uri().path()) => {
+                self.answer_port(request, &caller).await
+            }
             Ok(Route::Local(dialects)) => {
                 // The other services notice by themselves that the server stops; reflection is a library's.
                 if request.uri().path() == REFLECTION {
@@ -353,7 +377,12 @@ impl ShardDispatch {
     }
 
     /// Adds headers to a forwarded request: its shard, this server, and the caller.
-    fn add_forwarding_headers(&self, headers: &mut HeaderMap, shard: &ShardId, caller: &Identity) {
+    pub(crate) fn add_forwarding_headers(
+        &self,
+        headers: &mut HeaderMap,
+        shard: &ShardId,
+        caller: &Identity,
+    ) {
         for name in BROWSER_HEADERS {
             headers.remove(name);
         }

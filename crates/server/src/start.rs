@@ -24,6 +24,7 @@ use crate::bodies::UnreadResponses;
 use crate::config::Config;
 use crate::error::StartError;
 use crate::fair::Scheduler;
+use crate::home_ports::HomePorts;
 use crate::listen::{self, Counters, HttpPort};
 use crate::part::{self, RunningPart};
 use crate::peers::PeerConnector;
@@ -103,7 +104,8 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         addr: main.addr,
         drained,
     };
-    let dispatcher = wiring.dispatcher(vacant.as_ref());
+    let over_home = parts.iter().filter_map(|part| part.home_port.clone());
+    let dispatcher = wiring.dispatcher(vacant.as_ref(), over_home.collect());
     #[cfg(feature = "dashboard")]
     let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(
         &common, &shards, &router, &attention,
@@ -120,7 +122,9 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     // The scheduler runs until the last connection has ended, which is after `stopping`.
     let scheduling = CancellationToken::new();
     tokio::spawn(common.scheduler.clone().dispatch(scheduling.clone()));
-    let parts = parts.into_iter().map(|part| (part.serve)(&common));
+    let parts = parts
+        .into_iter()
+        .map(|part| (part.serve)(&common, &dispatcher));
     let parts = parts.collect::<Result<_, _>>()?;
     crate::alerts::start(&attention, alerts_every, &stopping);
     #[cfg(feature = "postgres")]
@@ -332,16 +336,17 @@ pub(crate) struct Wiring {
 
 impl Wiring {
     /// Returns the dispatcher behind the main port.
-    fn dispatcher(&self, vacant: Option<&Handle>) -> ShardDispatch {
+    fn dispatcher(&self, vacant: Option<&Handle>, ports: HomePorts) -> ShardDispatch {
         let dispatcher = ShardDispatch::new(
             self.router.clone(),
             vacant.map(|vacant| self.dialects(vacant)),
             self.common.security.audit.clone(),
             Arc::clone(&self.forwarded),
             self.common.stopping.clone(),
-        );
+        )
+        .with_ports(ports);
         for shard in &*self.shards.now() {
-            dispatcher.put(shard.id(), self.dialects(shard));
+            dispatcher.put(shard, self.dialects(shard));
         }
         dispatcher
     }

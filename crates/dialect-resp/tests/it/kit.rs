@@ -147,9 +147,9 @@ impl Store for Slow {
 /// The port and the shard of a server.
 pub(crate) struct World {
     /// Runtime of port and shard.
-    #[cfg_attr(feature = "qless", expect(dead_code, reason = "it lives here"))]
     runtime: Runtime,
     shard: Handle,
+    port: Port,
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Tokens,
     counters: Arc<Counters>,
@@ -213,6 +213,7 @@ impl World {
         };
         change(&mut settings);
         let port = Port::new(shard.clone(), settings);
+        let served = port.clone();
         let counters = Arc::clone(port.counters());
         let tokens = Tokens::default();
         let known = tokens.clone();
@@ -222,18 +223,55 @@ impl World {
         let address = listener.local_addr().expect("it listens");
         runtime.spawn(async move {
             while let Ok((stream, from)) = listener.accept().await {
-                let (port, login) = (port.clone(), Box::new(known.clone()));
+                let (port, login) = (served.clone(), Arc::new(known.clone()));
                 tokio::spawn(async move { port.serve(stream, login, from, address).await });
             }
         });
         Self {
             runtime,
             shard,
+            port,
             address,
             tokens,
             counters,
             stopping,
         }
+    }
+
+    /// The address of a second port without a shard, which relays its connections to this one while `is_there`. The
+    /// returned token ends the port over the shard, as a move of the shard does.
+    pub(crate) fn relay(&self, is_there: bool) -> (SocketAddr, CancellationToken) {
+        let moved = CancellationToken::new();
+        let owner = self.port.over(self.shard.clone(), moved.clone());
+        let id = self.shard.id();
+        let vacant = Handle::vacant(id, "elsewhere", Arc::new(SystemClock));
+        let entry = self.port.over(vacant, self.stopping.clone());
+        let listener = self
+            .runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .expect("a free port");
+        let address = listener.local_addr().expect("it listens");
+        let tokens = self.tokens.clone();
+        self.runtime.spawn(async move {
+            while let Ok((stream, from)) = listener.accept().await {
+                let (entry, owner, login) =
+                    (entry.clone(), owner.clone(), Arc::new(tokens.clone()));
+                let dial = move |session| async move {
+                    if !is_there {
+                        return Err("no node owns the shard".to_owned());
+                    }
+                    let (here, there) = tokio::io::duplex(4 << 10);
+                    let known: Arc<dyn Login> = Arc::new(Tokens::default());
+                    tokio::spawn(async move {
+                        let served = owner.serve_relayed(there, known, from, address, session);
+                        served.await;
+                    });
+                    Ok(here)
+                };
+                tokio::spawn(async move { entry.relay(stream, login, from, address, dial).await });
+            }
+        });
+        (address, moved)
     }
 
     pub(crate) fn client(&self) -> Client {

@@ -8,5 +8,6 @@ mod kit;
 mod limits;
 #[cfg(feature = "qless")]
 mod qless;
+mod relay;
 #[cfg(not(feature = "qless"))]
 mod without_qless;

@@ -9,6 +9,7 @@ mod import;
 mod import_faults;
 mod import_quantumleap;
 mod kill;
+mod node_ports;
 mod nodes;
 mod nth_call;
 mod one_process;

@@ -44,6 +44,8 @@ pub(crate) enum BodyKind {
         /// Maximum bytes of a message.
         bytes_max: usize,
     },
+    /// A connection that another node passes on: bytes, processed as they arrive. The sender may be silent.
+    Relayed,
 }
 
 /// Body of a request.
@@ -84,7 +86,7 @@ impl RequestBody {
         watched: Option<WatchedRight>,
     ) -> Self {
         let framing = match kind {
-            BodyKind::Document | BodyKind::Lines => None,
+            BodyKind::Document | BodyKind::Lines | BodyKind::Relayed => None,
             BodyKind::Messages { bytes_max } | BodyKind::MessageStream { bytes_max } => {
                 Some(Framing::new(bytes_max))
             }
@@ -114,13 +116,19 @@ impl RequestBody {
 
     /// Whether the body is processed as it arrives.
     fn is_stream(&self) -> bool {
-        matches!(self.kind, BodyKind::Lines | BodyKind::MessageStream { .. })
+        matches!(
+            self.kind,
+            BodyKind::Lines | BodyKind::MessageStream { .. } | BodyKind::Relayed
+        )
     }
 
     /// Whether the sender may be silent without limit now.
     fn may_be_silent(&self) -> bool {
-        matches!(self.kind, BodyKind::MessageStream { .. })
-            && !self.framing.as_ref().is_some_and(Framing::is_within)
+        let may_pause = matches!(
+            self.kind,
+            BodyKind::MessageStream { .. } | BodyKind::Relayed
+        );
+        may_pause && !self.framing.as_ref().is_some_and(Framing::is_within)
     }
 
     /// Adds a chunk; returns the bytes that can be passed on, none if they wait for room in the budget.

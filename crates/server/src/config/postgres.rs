@@ -188,20 +188,6 @@ pub(super) const KEYS: &[Key] = &[
 ];
 
 impl Config {
-    /// Returns the setting of a port that serves one shard for its whole life; `None` if there is no such port.
-    pub(crate) fn port_of_one_shard(&self) -> Option<&'static str> {
-        let Self { .. } = self;
-        #[cfg(feature = "redis")]
-        if self.redis.addr.is_some() {
-            return Some("resp");
-        }
-        #[cfg(feature = "quantumleap")]
-        if self.quantumleap.addr.is_some() {
-            return Some("quantumleap");
-        }
-        None
-    }
-
     /// Returns the settings of the database with the shards; `None` if the store is a file.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
-use ganger_dialect_resp::{Login, LoginError, Port};
+use ganger_dialect_resp::{Login, LoginError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -16,17 +16,15 @@ use tokio_util::task::TaskTracker;
 use super::addresses::Addresses;
 use super::{accept, open};
 use crate::config::Limits;
-use crate::fair::Scheduler;
 use crate::port_handler::PeerAddress;
+use crate::redis::RedisService;
 use crate::security::{ClientCertificate, PresentedCredentials, Protocol, Require, Security};
 
 /// Accepts connections until `stopping`, then lets them end, for at most `stop_timeout`.
 pub(crate) async fn serve_resp(
     listener: TcpListener,
-    port: Port,
-    security: Arc<Security>,
+    service: RedisService,
     limits: Limits,
-    scheduler: Scheduler,
     stopping: CancellationToken,
     stop_timeout: Duration,
 ) {
@@ -44,15 +42,24 @@ pub(crate) async fn serve_resp(
             continue;
         };
         let Some(counted) = addresses.count(from.ip()) else {
-            port.counters().refused.fetch_add(1, Ordering::Relaxed);
+            service
+                .part
+                .counters()
+                .refused
+                .fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        port.counters().accepted.fetch_add(1, Ordering::Relaxed);
-        let (port, security) = (port.clone(), Arc::clone(&security));
+        service
+            .part
+            .counters()
+            .accepted
+            .fetch_add(1, Ordering::Relaxed);
+        let service = service.clone();
         let within = limits.handshake_timeout;
         // A separate task: a panic ends only this connection.
-        tasks.spawn(scheduler.lane().scheduled(async move {
-            attend(&port, stream, from, security, within).await;
+        let lane = service.part.scheduler.lane();
+        tasks.spawn(lane.scheduled(async move {
+            attend(&service, stream, from, within).await;
             drop((counted, place));
         }));
     }
@@ -66,13 +73,8 @@ pub(crate) async fn serve_resp(
     }
 }
 
-async fn attend(
-    port: &Port,
-    stream: TcpStream,
-    from: SocketAddr,
-    security: Arc<Security>,
-    within: Duration,
-) {
+async fn attend(service: &RedisService, stream: TcpStream, from: SocketAddr, within: Duration) {
+    let security = Arc::clone(&service.part.security);
     let at = stream.local_addr().unwrap_or(from);
     match open::open_to_redis(stream, security.tls(), within).await {
         Ok((stream, certificate)) => {
@@ -81,20 +83,25 @@ async fn attend(
                 certificate,
                 from: PeerAddress(from),
             };
-            port.serve(stream, Box::new(login), from, at).await;
+            service.serve(stream, Arc::new(login), from, at).await;
         }
         Err(words) => {
-            port.counters().refused.fetch_add(1, Ordering::Relaxed);
+            service
+                .part
+                .counters()
+                .refused
+                .fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%from, words, "a TLS handshake on the Redis port failed");
         }
     }
 }
 
 /// Identifies the client of one connection.
-struct ConnectionIdentity {
-    security: Arc<Security>,
-    certificate: Option<Arc<ClientCertificate>>,
-    from: PeerAddress,
+pub(crate) struct ConnectionIdentity {
+    pub(crate) security: Arc<Security>,
+    /// Its certificate; `None` if it has shown none.
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) from: PeerAddress,
 }
 
 impl ConnectionIdentity {

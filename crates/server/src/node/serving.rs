@@ -130,7 +130,7 @@ impl Serving {
         tracing::info!(shard = %shard.id, "this node owns the shard");
         self.wiring.router.add(&handle);
         let dialects = self.wiring.dialects(&handle);
-        self.dispatcher.put(&shard.id, dialects);
+        self.dispatcher.put(&handle, dialects);
         self.slots.insert(shard.number, Slot::Open(handle));
     }
 

@@ -1,0 +1,207 @@
+//! Ports over the default shard, such as that for Redis clients, while another node of the cluster serves the shard:
+//! requests and connections are passed on to the main port of that node, and answered there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::future::BoxFuture;
+use ganger_access::Identity;
+use ganger_dialect_http::Problem;
+use ganger_router::Address;
+use ganger_shard::Handle;
+use ganger_types::ShardId;
+use http::{Request, Response, StatusCode, Uri, uri};
+use tokio::time::{Instant, sleep};
+
+use crate::port_handler::refuse;
+use crate::security::Protocol;
+use crate::shard_dispatch::ShardDispatch;
+
+/// Path prefix of what a node passes on to another one; the name of the port's feature follows.
+const PREFIX: &str = "/peer/";
+/// Path of a Redis connection that a node passes on.
+pub(crate) const REDIS_CONNECTION: &str = "/peer/redis";
+/// Longest wait for a node that serves the default shard.
+const OWNER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Interval at which such a wait looks again.
+const OWNER_LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A port over the default shard.
+pub(crate) trait HomePort: Send + Sync {
+    /// Returns the name of the port's feature.
+    fn feature(&self) -> &'static str;
+
+    /// Serves the shard from now on: it is here.
+    fn begin(&self, shard: &Handle);
+
+    /// Ends serving the shard: its connections end, each after the replies that are pending.
+    fn end(&self);
+
+    /// Answers a request that another node has passed on; the shard is here.
+    fn answer<'a>(
+        &'a self,
+        request: Request<Body>,
+        caller: &'a Identity,
+    ) -> BoxFuture<'a, Response<Body>>;
+}
+
+/// All ports over the default shard.
+pub(crate) type HomePorts = Vec<Arc<dyn HomePort>>;
+
+/// Whether a path is that of something which a node passes on to a port over the default shard.
+pub(crate) fn is_for_port(path: &str) -> bool {
+    path.starts_with(PREFIX)
+}
+
+impl ShardDispatch {
+    /// Lets the ports serve a shard that is here now, if it is the default shard.
+    pub(crate) fn begin_ports(&self, shard: &Handle) {
+        if shard.id() == self.router().home() {
+            self.ports().iter().for_each(|port| port.begin(shard));
+        }
+    }
+
+    /// Lets the ports end serving a shard, if it is the default shard.
+    pub(crate) fn end_ports(&self, shard: &ShardId) {
+        if shard == self.router().home() {
+            self.ports().iter().for_each(|port| port.end());
+        }
+    }
+
+    /// Answers what another node has passed on to a port over the default shard, which is here.
+    pub(crate) async fn answer_port(
+        &self,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        let path = request.uri().path().trim_start_matches(PREFIX);
+        let feature = path.split('/').next().unwrap_or_default();
+        let port = self.ports().iter().find(|port| port.feature() == feature);
+        let Some(port) = port else {
+            let words = format!(
+                "this node does not serve clients of {feature}: give all nodes the same settings of this port"
+            );
+            return refuse(Protocol::Http, &Problem::new("not_found", words));
+        };
+        let prefix = format!("{PREFIX}{feature}");
+        *request.uri_mut() = rewritten(request.uri(), |path| {
+            path.strip_prefix(&prefix).unwrap_or(path).to_owned()
+        });
+        port.answer(request, caller).await
+    }
+
+    /// Passes a request of a port on to the node that serves the default shard.
+    pub(crate) async fn forward_to_home(
+        &self,
+        feature: &str,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        if let Err(reason) = self.wait_for_home(Instant::now() + OWNER_WAIT_MAX).await {
+            let problem = Problem::new("shard_unreachable", reason);
+            return refuse(Protocol::Http, &problem.retry_after(Duration::from_secs(1)));
+        }
+        *request.uri_mut() = rewritten(request.uri(), |path| format!("{PREFIX}{feature}{path}"));
+        let home = self.router().home().clone();
+        self.forward_request(Protocol::Http, &home, request, caller)
+            .await
+    }
+
+    /// Opens a stream to the node that serves the default shard, over a connection of its own. `make` returns the
+    /// request of an attempt, and what writes its body.
+    ///
+    /// # Errors
+    /// If no node could be reached within a few seconds; the message is for the client.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "HTTP does not need it")
+    )]
+    pub(crate) async fn stream_to_home<W>(
+        &self,
+        caller: &Identity,
+        make: impl Fn() -> (W, Request<Body>),
+    ) -> Result<(W, Response<Body>), String> {
+        let until = Instant::now() + OWNER_WAIT_MAX;
+        loop {
+            self.wait_for_home(until).await?;
+            let home = self.router().home();
+            let (writer, mut request) = make();
+            self.add_forwarding_headers(request.headers_mut(), home, caller);
+            let reason = match self.router().forward_alone(home, request).await {
+                Ok(response) if response.status() == StatusCode::OK => {
+                    return Ok((writer, response.map(Body::new)));
+                }
+                Ok(response) if response.status() != StatusCode::SERVICE_UNAVAILABLE => {
+                    let status = response.status();
+                    return Err(format!(
+                        "the node that serves shard {home} refused with {status}: give all nodes the same settings"
+                    ));
+                }
+                Ok(_) => format!("shard {home} is moving to another node: try again"),
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() >= until {
+                return Err(reason);
+            }
+            sleep(OWNER_LOOK_EVERY).await;
+        }
+    }
+
+    /// Waits until another node serves the default shard.
+    ///
+    /// # Errors
+    /// If none does in time, or this node does now; the message is for the client.
+    async fn wait_for_home(&self, until: Instant) -> Result<(), String> {
+        let home = self.router().home();
+        loop {
+            if self.router().handle(home).is_some() {
+                return Err(format!(
+                    "this node has just taken shard {home} over: try again"
+                ));
+            }
+            let reason = match self.router().topology().address(home) {
+                Address::At(_) => return Ok(()),
+                Address::Away(reason) => reason,
+                Address::Unknown => return Err(self.router().unknown(home).to_string()),
+            };
+            if Instant::now() >= until {
+                return Err(format!(
+                    "shard {home} cannot be reached: {reason}; try again, nothing is lost"
+                ));
+            }
+            sleep(OWNER_LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Returns an address with another path, and the same query.
+fn rewritten(uri: &Uri, path: impl FnOnce(&str) -> String) -> Uri {
+    let path = path(uri.path());
+    let query = uri.query().map(|query| format!("?{query}"));
+    let whole = format!("{path}{}", query.unwrap_or_default());
+    let mut parts = uri::Parts::default();
+    parts.path_and_query = whole.parse().ok();
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_keeps_its_query_on_the_way_between_nodes() {
+        let uri: Uri = "/v2/entities?type=Room&limit=1"
+            .parse()
+            .expect("an address");
+        let there = rewritten(&uri, |path| format!("{PREFIX}quantumleap{path}"));
+        assert_eq!(there, "/peer/quantumleap/v2/entities?type=Room&limit=1");
+        assert!(is_for_port(there.path()) && !is_for_port(uri.path()));
+        let back = rewritten(&there, |path| {
+            path.strip_prefix("/peer/quantumleap")
+                .unwrap_or(path)
+                .to_owned()
+        });
+        assert_eq!(back, uri);
+    }
+}
