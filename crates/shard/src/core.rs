@@ -237,7 +237,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let next = patience.into_iter().chain(self.backoff.due_at()).min();
             return next.map(|at| at.since(now.elapsed));
         };
-        if self.may_retire() {
+        if self.may_retire() || self.may_end() {
             return Some(Duration::ZERO);
         }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
@@ -275,6 +275,11 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             CoreState::Loading => self.end(StopCause::Requested),
             CoreState::Stopping | CoreState::Stopped(_) => {}
         }
+    }
+
+    /// Whether the shard refuses new requests and completes admitted ones.
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.stage, CoreState::Stopping)
     }
 
     /// Returns why the shard has ended; `None` while it has not.

@@ -256,6 +256,10 @@ impl<S: Store> ShardThread<S> {
                 // First the store gets its next turn, then the replies are sent, then work continues.
                 self.submit_tasks();
                 self.send_outputs();
+                if self.core.is_stopping() {
+                    // Grants that nobody took come back before the shard may end.
+                    self.take_queued_messages();
+                }
             }
             self.core.run(now);
             // Replies to reads are sent before the writes that came with them are flushed.
@@ -443,8 +447,16 @@ impl<S: Store> ShardThread<S> {
                 },
             },
         };
-        let rest = std::iter::from_fn(|| self.messages.try_recv().ok());
-        for message in first.into_iter().chain(rest.take(self.batch_max)) {
+        if let Some(message) = first {
+            take_message(&mut self.core, message);
+        }
+        self.take_queued_messages();
+    }
+
+    /// Takes the messages that wait, up to a limit.
+    fn take_queued_messages(&mut self) {
+        let queued = std::iter::from_fn(|| self.messages.try_recv().ok());
+        for message in queued.take(self.batch_max) {
             take_message(&mut self.core, message);
         }
     }

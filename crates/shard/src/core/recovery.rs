@@ -285,13 +285,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     /// Ends a stopping shard once all admitted requests are durable and answered.
     pub(super) fn finish_stopping(&mut self) {
-        let is_drained = self.inbox.is_empty()
-            && self.beside.is_empty()
-            && self.open.is_none()
-            && self.turns_in_flight.is_empty();
-        if matches!(self.stage, CoreState::Stopping) && is_drained {
+        if self.may_end() {
             self.end(StopCause::Requested);
         }
+    }
+
+    /// Whether the shard stops, and has completed everything.
+    pub(super) fn may_end(&self) -> bool {
+        self.is_stopping()
+            && self.inbox.is_empty()
+            && self.beside.is_empty()
+            && self.open.is_none()
+            && self.turns_in_flight.is_empty()
     }
 
     pub(super) fn refuse_inbox(&mut self) {

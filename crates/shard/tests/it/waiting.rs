@@ -224,6 +224,32 @@ async fn a_grant_whose_waiter_left_before_the_commit_goes_back_to_its_place_unco
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_gets_is_released_before_the_shard_stops() {
+    let bench = TestShard::start().await;
+    ids(bench.handle.call(enqueue(vec![new_job("a", "1")])).await);
+    let arrived = bench.control.arrived();
+    bench.control.hold();
+    let waiting = tokio::spawn({
+        let handle = bench.handle.clone();
+        async move { handle.lease(lease(&["a"], 1), WAIT).await }
+    });
+    bench.control.wait_arrived(arrived + 1);
+    waiting.abort();
+    assert!(waiting.await.is_err(), "it was cancelled");
+    // The shard is asked to stop while the grant is being written.
+    let mut stopped = Box::pin(bench.handle.stop());
+    assert!(poll_once(&mut stopped).is_none());
+    bench.control.release();
+    stopped.await;
+    let counters = bench.handle.metrics().counters;
+    let released = counters
+        .iter()
+        .find(|(name, _)| *name == "undelivered_total");
+    assert_eq!(released.expect("it is counted").1, 1);
+    assert_eq!(bench.control.arrived(), arrived + 2, "it is written");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_of_a_request_keeps_the_grants_that_its_first_sender_lost() {
     let bench = TestShard::start().await;
     ids(bench.handle.call(enqueue(vec![new_job("a", "1")])).await);
