@@ -1,9 +1,10 @@
 //! The nodes of a cluster and the owners of its shards, as this node saw them last.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_types::ShardId;
+use tokio::sync::watch;
 
 use crate::Address;
 
@@ -46,13 +47,37 @@ pub struct ClusterState {
     pub nodes: Vec<ClusterNode>,
     /// The shards, in their order.
     pub shards: Vec<ClusterShard>,
+    /// Number that every change of the nodes which are to serve shards raises: of two states, the one with the larger
+    /// number is newer.
+    pub version: u64,
     /// Whether this node is a member and serves every shard that is placed on it.
     pub is_ready: bool,
 }
 
+impl ClusterState {
+    /// Returns what is known of a shard; `None` if there is no such shard.
+    pub fn shard(&self, shard: &ShardId) -> Option<&ClusterShard> {
+        self.shards.iter().find(|it| it.shard == *shard)
+    }
+
+    /// Whether requests may take another way than in another state.
+    fn leads_elsewhere(&self, other: &Self) -> bool {
+        let places = |state: &Self| -> Vec<(String, String, bool)> {
+            let nodes = state.nodes.iter();
+            nodes
+                .map(|node| (node.name.clone(), node.address.clone(), node.is_live))
+                .collect()
+        };
+        self.version != other.version
+            || self.shards != other.shards
+            || self.is_ready != other.is_ready
+            || places(self) != places(other)
+    }
+}
+
 /// The owners of the shards, which the server keeps current. Cheap to clone; all clones show the same.
 #[derive(Clone, Debug, Default)]
-pub struct Owners(Arc<RwLock<Arc<ClusterState>>>);
+pub struct Owners(Arc<watch::Sender<Arc<ClusterState>>>);
 
 impl PartialEq for Owners {
     fn eq(&self, other: &Self) -> bool {
@@ -65,13 +90,21 @@ impl Eq for Owners {}
 impl Owners {
     /// Returns the state of this moment.
     pub fn now(&self) -> Arc<ClusterState> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.borrow())
     }
 
-    /// Changes the state that all clones show.
+    /// Changes the state that all clones show. Those who wait for a change are woken if the state differs.
     pub fn change(&self, change: impl FnOnce(&mut ClusterState)) {
-        let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut state));
+        self.0.send_if_modified(|state| {
+            let before = Arc::clone(state);
+            change(Arc::make_mut(state));
+            before.leads_elsewhere(state)
+        });
+    }
+
+    /// Returns what tells of changes; another time of a beat is none.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<ClusterState>> {
+        self.0.subscribe()
     }
 
     /// Returns the ids of all shards.
@@ -133,6 +166,7 @@ mod tests {
                 placed("3", "c", Some("c")),
                 placed("4", "a", None),
             ],
+            version: 1,
             is_ready: true,
         }
     }

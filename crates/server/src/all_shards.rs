@@ -144,9 +144,9 @@ impl ShardDispatch {
         }
         *request.extensions_mut() = head.extensions.clone();
         Some(match self.route_to(shard)? {
-            Route::Local(dialects) => {
+            Route::Local(dialects, entered) => {
                 request.extensions_mut().insert(caller.clone());
-                dialects.answer(protocol, request).await
+                entered.until_read(dialects.answer(protocol, request).await)
             }
             Route::Remote(shard) => {
                 self.forward_request(protocol, &shard, request, caller)

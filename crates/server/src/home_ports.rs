@@ -16,16 +16,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::port_handler::refuse;
 use crate::security::Protocol;
-use crate::shard_dispatch::ShardDispatch;
+use crate::shard_dispatch::{OWNER_WAIT_MAX, ShardDispatch};
 
 /// Path prefix of what a node passes on to another one; the name of the port's feature follows.
 const PREFIX: &str = "/peer/";
 /// Path of a Redis connection that a node passes on.
 pub(crate) const REDIS_CONNECTION: &str = "/peer/redis";
-/// Longest wait for a node that serves the default shard.
-const OWNER_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Interval at which such a wait looks again.
-const OWNER_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Pause before a node is tried again that did not take a connection.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A port over the default shard.
 pub(crate) trait HomePort: Send + Sync {
@@ -144,7 +142,7 @@ impl ShardDispatch {
             if Instant::now() >= until {
                 return Err(reason);
             }
-            sleep(OWNER_LOOK_EVERY).await;
+            sleep(RETRY_AFTER).await;
         }
     }
 
@@ -154,24 +152,28 @@ impl ShardDispatch {
     /// If none does in time, or this node does now; the message is for the client.
     async fn wait_for_home(&self, until: Instant) -> Result<(), String> {
         let home = self.router().home();
-        loop {
+        let address = || self.router().topology().address(home);
+        let look = || {
             if self.router().handle(home).is_some() {
-                return Err(format!(
-                    "this node has just taken shard {home} over: try again"
-                ));
+                let words = format!("this node has just taken shard {home} over: try again");
+                return Some(Err(words));
             }
-            let reason = match self.router().topology().address(home) {
-                Address::At(_) => return Ok(()),
-                Address::Away(reason) => reason,
-                Address::Unknown => return Err(self.router().unknown(home).to_string()),
-            };
-            if Instant::now() >= until {
-                return Err(format!(
-                    "shard {home} cannot be reached: {reason}; try again, nothing is lost"
-                ));
+            match address() {
+                Address::At(_) => Some(Ok(())),
+                Address::Away(_) => None,
+                Address::Unknown => Some(Err(self.router().unknown(home).to_string())),
             }
-            sleep(OWNER_LOOK_EVERY).await;
+        };
+        if let Some(found) = self.wait_for_owner(until, look).await {
+            return found;
         }
+        let reason = match address() {
+            Address::Away(reason) => reason,
+            _ => "it has just moved".to_owned(),
+        };
+        Err(format!(
+            "shard {home} cannot be reached: {reason}; try again, nothing is lost"
+        ))
     }
 }
 

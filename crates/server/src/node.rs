@@ -4,103 +4,34 @@
 //! decides who owns a shard: the store's fence does.
 
 mod beats;
+mod counters;
 mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ganger_metrics::{Exposition, Source};
 use ganger_router::Owners;
 use ganger_shard::{Clock as _, Ownership, SystemClock};
-use ganger_store_postgres::{Member, Seen};
+use ganger_store_postgres::{BEAT_EVERY, Member, Seen};
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Config;
 use crate::error::StartError;
 use crate::shard_dispatch::ShardDispatch;
 use crate::shards::{FirstEnded, Stores};
-
-/// Numbers of this node, for the metrics.
-#[derive(Debug, Default)]
-pub(crate) struct NodeCounters {
-    /// Shards that this node took from dead nodes, for itself or others.
-    taken_over: AtomicU64,
-    /// Shards that this node moved from one live node to another.
-    moved: AtomicU64,
-    /// Beats that failed since the start.
-    missed: AtomicU64,
-    /// Shards that this node lost to others without having given them up.
-    lost: AtomicU64,
-}
-
-impl NodeCounters {
-    /// Returns the metrics of the node.
-    pub(crate) fn source(self: &Arc<Self>, owners: &Owners) -> Source {
-        let (counters, owners) = (Arc::clone(self), owners.clone());
-        Arc::new(move |out| counters.write(&owners, out))
-    }
-
-    fn write(&self, owners: &Owners, out: &mut Exposition) {
-        let state = owners.now();
-        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let alive = state.nodes.iter().filter(|node| node.is_live).count();
-        let own = |owner: &Option<String>| owner.as_deref() == Some(&state.node);
-        let owned = state.shards.iter().filter(|it| own(&it.owner)).count();
-        let unowned = state.shards.iter().filter(|it| it.owner.is_none()).count();
-        for (name, help, number) in [
-            (
-                "ganger_cluster_nodes_alive",
-                "Nodes of the cluster that beat, as this node sees them.",
-                alive,
-            ),
-            (
-                "ganger_cluster_shards_owned",
-                "Shards that this node owns.",
-                owned,
-            ),
-            (
-                "ganger_cluster_shards_unowned",
-                "Shards that no node owns, as this node sees them.",
-                unowned,
-            ),
-        ] {
-            out.gauge(name, help).sample(&[], count(number));
-        }
-        for (name, help, number) in [
-            (
-                "ganger_cluster_take_overs_total",
-                "Shards that this node took from dead nodes, for itself or for others.",
-                &self.taken_over,
-            ),
-            (
-                "ganger_cluster_moves_total",
-                "Shards that this node moved from one live node to another.",
-                &self.moved,
-            ),
-            (
-                "ganger_cluster_shards_lost_total",
-                "Shards that other nodes took from this one.",
-                &self.lost,
-            ),
-            (
-                "ganger_cluster_beats_missed_total",
-                "Beats of this node that failed.",
-                &self.missed,
-            ),
-        ] {
-            out.counter(name, help)
-                .sample(&[], number.load(Ordering::Relaxed));
-        }
-    }
-}
+pub(crate) use counters::NodeCounters;
 
 /// What the thread that beats must do besides.
 enum Order {
-    /// Give up a shard that this node does not serve any more.
+    /// Give up a shard that this node does not serve any more, and beat at once.
     Release(u32),
+    /// Beat at once: another node has released a shard for this one.
+    Beat,
+    /// Let other nodes take the shards of this one.
+    Drain,
     /// Leave the cluster, and say so.
     Leave(oneshot::Sender<()>),
 }
@@ -125,6 +56,8 @@ struct Shared {
     held: Mutex<Held>,
     /// Whether the node takes shards: not when it stops.
     takes_more: AtomicBool,
+    /// Whether the node's shards are being closed, since the server stops.
+    is_over: AtomicBool,
     counters: Arc<NodeCounters>,
     owners: Owners,
 }
@@ -193,6 +126,8 @@ pub(crate) struct NodeContext<'a> {
 pub(crate) struct Node {
     orders: Sender<Order>,
     shared: Arc<Shared>,
+    /// Longest time for which a stopping node hands its shards over.
+    drain_for: Duration,
 }
 
 /// Starts the beats and the task that serves the node's shards; `None` if this process serves all shards alone. Call
@@ -208,6 +143,7 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
     let shared = Arc::new(Shared {
         held: Mutex::default(),
         takes_more: AtomicBool::new(true),
+        is_over: AtomicBool::new(false),
         counters: Arc::clone(&member.counters),
         owners: member.owners.clone(),
     });
@@ -229,6 +165,10 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
         doing: "start the thread that beats",
         reason: error.to_string(),
     })?;
+    let (dispatcher, drain_for) = (
+        Arc::clone(context.dispatcher),
+        context.config.postgres.drain_for,
+    );
     let serving = serving::Serving::new(
         context,
         member.name.clone(),
@@ -236,13 +176,78 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
         orders.clone(),
     );
     tokio::spawn(serving.run(seen));
-    Ok(Some(Node { orders, shared }))
+    tokio::spawn(beat_when_released(dispatcher, orders.clone()));
+    Ok(Some(Node {
+        orders,
+        shared,
+        drain_for,
+    }))
+}
+
+/// Beats whenever another node has released a shard for this one, until the beats have ended.
+async fn beat_when_released(dispatcher: Arc<ShardDispatch>, orders: Sender<Order>) {
+    loop {
+        dispatcher.released().notified().await;
+        if orders.send(Order::Beat).is_err() {
+            return;
+        }
+    }
 }
 
 impl Node {
-    /// Takes no more shards: the server stops.
+    /// Hands the node's shards over to other nodes, for a limited time, because the server stops. Requests are answered
+    /// meanwhile: here, or by the other nodes.
+    pub(crate) async fn hand_over_all(&self) {
+        self.shared.takes_more.store(false, Ordering::Release);
+        self.shared.owners.change(|state| state.is_ready = false);
+        if !self.is_owner() {
+            return;
+        }
+        if self.orders.send(Order::Drain).is_err() {
+            return;
+        }
+        let mut changes = self.shared.owners.subscribe();
+        let handed_over = async {
+            while self.is_owner() && self.has_taker() {
+                // It changes at the latest with the next beat that finds another owner.
+                if changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        if tokio::time::timeout(self.drain_for, handed_over)
+            .await
+            .is_err()
+        {
+            let after = self.drain_for;
+            tracing::warn!(
+                ?after,
+                "the node still has shards; they are closed, and other nodes take them over"
+            );
+        }
+        // Until their next beats, other nodes send requests here.
+        tokio::time::sleep(2 * BEAT_EVERY).await;
+    }
+
+    /// Whether this node owns a shard, or one that it gave away has no owner yet.
+    fn is_owner(&self) -> bool {
+        let state = self.shared.owners.now();
+        let is_elsewhere =
+            |owner: &Option<String>| owner.as_ref().is_some_and(|it| *it != state.node);
+        !state.shards.iter().all(|shard| is_elsewhere(&shard.owner))
+    }
+
+    /// Whether another node takes shards.
+    fn has_taker(&self) -> bool {
+        let state = self.shared.owners.now();
+        let mut others = state.nodes.iter().filter(|node| node.name != state.node);
+        others.any(|node| node.is_live && !node.is_draining)
+    }
+
+    /// Takes no more shards, and closes none: the server does that.
     pub(crate) fn take_no_more(&self) {
         self.shared.takes_more.store(false, Ordering::Release);
+        self.shared.is_over.store(true, Ordering::Release);
         self.shared.owners.change(|state| state.is_ready = false);
     }
 

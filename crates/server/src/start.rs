@@ -30,7 +30,7 @@ use crate::part::{self, RunningPart};
 use crate::peers::PeerConnector;
 use crate::port_handler::{Backend, PortHandler};
 use crate::security::{Protocol, Require, Security, follow_files};
-use crate::shard_dispatch::{Dialects, ForwardedRequests, ShardDispatch};
+use crate::shard_dispatch::{Dialects, ForwardedRequests, InFlight, ShardDispatch};
 use crate::shards::{open_all, stop_all};
 
 /// Interval between checks whether a node of a cluster serves all its shards.
@@ -275,10 +275,14 @@ impl Running {
         first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Requested))
     }
 
-    /// Stops the server. First workers get no new jobs and report those that they hold; other requests are served
+    /// Stops the server. A node of a cluster first hands its shards over to other nodes. Then workers get no new jobs and report those that they hold; other requests are served
     /// meanwhile, and idle workers cause no delay. Then long polls and streams end, requests in flight are answered,
     /// and the store is closed. Each of the two phases takes at most the stop timeout.
     pub async fn stop(self) {
+        #[cfg(feature = "postgres")]
+        if let Some(node) = &self.node {
+            node.hand_over_all().await;
+        }
         self.draining.send_replace(true);
         self.workers.close();
         let reported = tokio::time::timeout(self.stop_timeout, self.workers.wait()).await;
@@ -353,13 +357,17 @@ impl Wiring {
 
     /// Makes the dialects over a shard. Call it within a Tokio runtime.
     pub(crate) fn dialects(&self, shard: &Handle) -> Dialects {
+        // Long polls and streams end with the server, and when the shard moves to another node.
+        let leaving = self.common.stopping.child_token();
+        let may_move = self.router.topology().owners().is_some();
         Dialects {
-            http: self.http(shard),
-            grpc: self.grpc(shard, self.drained.clone()),
+            http: self.http(shard, leaving.clone()),
+            grpc: self.grpc(shard, self.drained.clone(), leaving.clone()),
+            in_flight: InFlight::new(may_move, leaving),
         }
     }
 
-    fn http(&self, shard: &Handle) -> axum::Router {
+    fn http(&self, shard: &Handle, stopping: CancellationToken) -> axum::Router {
         let ServerContext {
             config, security, ..
         } = &*self.common;
@@ -370,7 +378,7 @@ impl Wiring {
             graph_bytes_max: config.limits.graph_bytes,
             line_bytes_max: config.limits.line_bytes,
             streams: self.common.streams.clone(),
-            stopping: self.common.stopping.clone(),
+            stopping,
             is_insecure: is_open,
             stranger: Identity::Anonymous,
             audit: security.audit.clone(),
@@ -404,11 +412,12 @@ impl Wiring {
         &self,
         shard: &Handle,
         draining: watch::Receiver<bool>,
+        stopping: CancellationToken,
     ) -> ganger_dialect_grpc::Services {
         let options = ganger_dialect_grpc::Options {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             draining,
-            stopping: self.common.stopping.clone(),
+            stopping,
             workers: self.common.workers.clone(),
             unidentified: Identity::Anonymous,
             audit: self.common.security.audit.clone(),
@@ -492,6 +501,12 @@ fn metrics(
     ] {
         out.counter(name, help).sample(&[], read(number));
     }
+    let waiting = u64::try_from(forwarded.waiting.now()).unwrap_or(u64::MAX);
+    out.gauge(
+        "ganger_requests_waiting",
+        "Requests that wait for a node that serves their shard.",
+    )
+    .sample(&[], waiting);
     out.gauge(
         "ganger_uptime_seconds",
         "Seconds since the server was started.",

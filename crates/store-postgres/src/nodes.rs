@@ -111,6 +111,8 @@ pub struct Seen {
     pub nodes: Vec<SeenNode>,
     /// The shards, by number.
     pub shards: Vec<SeenShard>,
+    /// Number that every change of the nodes which are to serve shards raises.
+    pub version: u64,
     /// Number of shards that this beat took from dead nodes.
     pub taken_over: u64,
     /// Number of shards that this beat moved from one live node to another.
@@ -218,6 +220,7 @@ impl Member {
             }
             Ok(Some(Seen {
                 nodes: judgement.nodes,
+                version: u64::try_from(table.version).unwrap_or(0),
                 shards: table.shards(&name.incarnation),
                 taken_over,
                 moved,
@@ -232,6 +235,18 @@ impl Member {
     pub fn release(&mut self, shard: u32) -> Result<(), StoreError> {
         let incarnation = self.name.incarnation.clone();
         self.run(async |wire| statements::release(wire, &incarnation, shard).await)
+    }
+
+    /// Asks for other nodes to take the shards of this one, and for no more shards.
+    ///
+    /// # Errors
+    /// If the database cannot be reached.
+    pub fn drain(&mut self) -> Result<(), StoreError> {
+        let node = self.name.node.clone();
+        self.run(async |wire| {
+            // Without a row, the node has no shards.
+            statements::set_draining(wire, &node, true).await.map(drop)
+        })
     }
 
     /// Leaves the cluster, once this process serves nothing more.

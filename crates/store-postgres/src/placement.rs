@@ -11,6 +11,9 @@ pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(30);
 /// Smallest time between two moves of shards whose nodes live.
 pub(crate) const MOVE_EVERY: Duration = Duration::from_secs(5);
 
+/// Largest number of shards that move from draining nodes at once.
+pub(crate) const DRAIN_TOGETHER: usize = 4;
+
 /// A shard and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlacedShard {
@@ -20,6 +23,8 @@ pub(crate) struct PlacedShard {
     pub(crate) node: Option<String>,
     /// Time since it was moved from a live node; `None` if it never was.
     pub(crate) moved: Option<Duration>,
+    /// Whether another node than `node` still holds it.
+    pub(crate) is_moving: bool,
 }
 
 /// A node that lives.
@@ -47,9 +52,9 @@ pub(crate) struct Move {
 /// Returns the shards whose places change.
 ///
 /// A shard without a live node gets one at once: the first by rendezvous hashing among those with the fewest shards, so
-/// that the shards of a node that died are spread. A shard stays where it is otherwise, but for one move every
-/// [`MOVE_EVERY`]: from a draining node, or to a node that is older than [`STABLE_AFTER`] and has at least two shards
-/// less, and a tenth of the mean. Without any live node nothing changes.
+/// that the shards of a node that died are spread. The shards of draining nodes move too, [`DRAIN_TOGETHER`] at once. A
+/// shard stays where it is otherwise, but for one move every [`MOVE_EVERY`] to a node that is older than
+/// [`STABLE_AFTER`] and has at least two shards less, and a tenth of the mean. Without any live node nothing changes.
 pub(crate) fn place(shards: &[PlacedShard], nodes: &[LiveNode]) -> Vec<Move> {
     let mut loads = Loads::new(shards, nodes);
     let mut moves = Vec::new();
@@ -67,9 +72,12 @@ pub(crate) fn place(shards: &[PlacedShard], nodes: &[LiveNode]) -> Vec<Move> {
             is_planned: false,
         });
     }
+    if moves.is_empty() {
+        moves = drain(shards, nodes, &mut loads);
+    }
     let newest = shards.iter().filter_map(|shard| shard.moved).min();
     if moves.is_empty() && newest.is_none_or(|age| age >= MOVE_EVERY) {
-        moves.extend(drain(shards, nodes, &loads).or_else(|| balance(shards, nodes, &loads)));
+        moves.extend(balance(shards, nodes, &loads));
     }
     moves
 }
@@ -119,24 +127,32 @@ impl<'a> Loads<'a> {
     }
 }
 
-/// Moves one shard from a draining node, if another one stays.
-fn drain(shards: &[PlacedShard], nodes: &[LiveNode], loads: &Loads<'_>) -> Option<Move> {
+/// Moves shards from draining nodes, if another node stays.
+fn drain(shards: &[PlacedShard], nodes: &[LiveNode], loads: &mut Loads<'_>) -> Vec<Move> {
     let is_left = |node: &str| {
         let left = nodes.iter().find(|it| it.name == node);
         left.is_some_and(|node| node.is_draining)
     };
     if nodes.iter().all(|node| node.is_draining) {
-        return None;
+        return Vec::new();
     }
-    let leaving = shards
+    let moving = shards.iter().filter(|shard| shard.is_moving).count();
+    let mut leaving: Vec<_> = shards
         .iter()
-        .filter(|shard| shard.node.as_deref().is_some_and(is_left));
-    let shard = leaving.min_by_key(|shard| shard.number)?;
-    Some(Move {
-        shard: shard.number,
-        to: loads.taker(shard.number),
-        is_planned: true,
-    })
+        .filter(|shard| shard.node.as_deref().is_some_and(is_left))
+        .collect();
+    leaving.sort_unstable_by_key(|shard| shard.number);
+    let together = leaving.iter().take(DRAIN_TOGETHER.saturating_sub(moving));
+    let moves = together.map(|shard| {
+        let to = loads.taker(shard.number);
+        loads.add(&to);
+        Move {
+            shard: shard.number,
+            to,
+            is_planned: true,
+        }
+    });
+    moves.collect()
 }
 
 /// Moves one shard from the node with the most to the stable node with the fewest, if that is worth it.
@@ -202,6 +218,7 @@ mod tests {
                 number,
                 node: at.map(|at| format!("node-{at}")),
                 moved: None,
+                is_moving: false,
             });
             let nodes = nodes.into_iter().map(|(name, (is_draining, age))| {
                 node(name, is_draining, Duration::from_secs(age))
@@ -245,7 +262,7 @@ mod tests {
                 let is_planned = moves.iter().any(|it| it.shard == new.number && it.is_planned);
                 prop_assert!(kept.is_none() || kept == new.node.as_ref() || is_planned);
             }
-            prop_assert!(moves.iter().filter(|it| it.is_planned).count() <= 1);
+            prop_assert!(moves.iter().filter(|it| it.is_planned).count() <= DRAIN_TOGETHER);
         }
 
         #[test]
@@ -303,6 +320,26 @@ mod tests {
     }
 
     #[test]
+    fn a_few_shards_of_a_draining_node_move_at_once() {
+        let placed = |number: u32, is_moving| PlacedShard {
+            number,
+            node: Some(if is_moving { "node-2" } else { "node-1" }.to_owned()),
+            moved: Some(Duration::ZERO),
+            is_moving,
+        };
+        let nodes = [node(1, true, OLD), node(2, false, OLD), node(3, false, OLD)];
+        let shards: Vec<_> = (1..=9).map(|number| placed(number, false)).collect();
+        let moves = place(&shards, &nodes);
+        let numbers: Vec<_> = moves.iter().map(|it| it.shard).collect();
+        assert_eq!(numbers, [1, 2, 3, 4]);
+        let to_third = moves.iter().filter(|it| it.to == "node-3").count();
+        assert_eq!(to_third, 2, "they are spread: {moves:?}");
+        let shards: Vec<_> = (1..=9).map(|number| placed(number, number <= 3)).collect();
+        let moves = place(&shards, &nodes);
+        assert_eq!(moves.len(), 1, "three are on their way: {moves:?}");
+    }
+
+    #[test]
     fn the_shards_of_a_dead_node_are_spread() {
         let shards: Vec<_> = (0..9)
             .zip([0_u8, 1, 2].repeat(3))
@@ -312,6 +349,7 @@ mod tests {
                     number,
                     node,
                     moved: None,
+                    is_moving: false,
                 }
             })
             .collect();

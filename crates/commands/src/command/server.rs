@@ -95,6 +95,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "TIME")]
     ownership_lease: Option<String>,
 
+    /// Longest time for which a stopping node hands its shards over to other nodes; default 30s.
+    #[cfg(feature = "postgres")]
+    #[arg(long, value_name = "TIME")]
+    drain_for: Option<String>,
+
     /// Use a database that may lose acknowledged jobs in a crash, such as one with fsync = off.
     #[cfg(feature = "postgres")]
     #[arg(long, num_args = 0, default_missing_value = "true")]
@@ -232,6 +237,8 @@ fn flags(args: ServerArgs) -> Result<Vec<Flag>, Failure> {
         ("advertise", "--advertise", args.advertise),
         #[cfg(feature = "postgres")]
         ("ownership_lease", "--ownership-lease", args.ownership_lease),
+        #[cfg(feature = "postgres")]
+        ("drain_for", "--drain-for", args.drain_for),
         #[cfg(feature = "postgres")]
         (
             "store_loss_window",

@@ -23,6 +23,7 @@ mod quantumleap;
 mod resp;
 mod resp_guarded;
 mod restart;
+mod rolling_restart;
 mod same_documents;
 mod security;
 mod shards;

@@ -23,7 +23,7 @@ const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 const CYCLES: usize = 8;
 
 /// Nodes of one cluster.
-struct Nodes {
+pub(crate) struct Nodes {
     cluster: TestCluster,
     started: BTreeMap<String, (Setup, Server)>,
     _directories: Vec<tempfile::TempDir>,
@@ -31,7 +31,7 @@ struct Nodes {
 
 impl Nodes {
     /// Starts nodes over a cluster with so many shards; `None` where there is no PostgreSQL.
-    fn start(test: &str, shards: u32, names: &[&str]) -> Result<Option<Self>> {
+    pub(crate) fn start(test: &str, shards: u32, names: &[&str]) -> Result<Option<Self>> {
         let Some(cluster) = TestCluster::new(test, shards)? else {
             return Ok(None);
         };
@@ -50,11 +50,11 @@ impl Nodes {
         }))
     }
 
-    fn setup(&self, name: &str) -> &Setup {
+    pub(crate) fn setup(&self, name: &str) -> &Setup {
         &self.started[name].0
     }
 
-    fn server(&mut self, name: &str) -> &mut Server {
+    pub(crate) fn server(&mut self, name: &str) -> &mut Server {
         &mut self.started.get_mut(name).expect("it is a node").1
     }
 
@@ -93,7 +93,7 @@ impl Nodes {
     }
 
     /// Stops all nodes in order.
-    fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         for (setup, server) in self.started.values_mut() {
             server.stop()?;
             setup.expect_no_panic()?;

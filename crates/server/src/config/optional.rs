@@ -56,8 +56,15 @@ const POSTGRES: OptionalPart = OptionalPart {
     #[cfg(not(feature = "postgres"))]
     keys: None,
     owns: |setting| {
-        ["store", "cluster", "node", "advertise", "ownership_lease"].contains(&setting)
-            || setting.starts_with("store_")
+        let own = [
+            "store",
+            "cluster",
+            "node",
+            "advertise",
+            "ownership_lease",
+            "drain_for",
+        ];
+        own.contains(&setting) || setting.starts_with("store_")
     },
 };
 

@@ -31,6 +31,8 @@ pub struct PostgresStore {
     pub advertise: Option<String>,
     /// Time without a beat after which other nodes take this one's shards over. Default 6 s, 2 s to 60 s.
     pub ownership_lease: Duration,
+    /// Longest time for which a stopping node hands its shards over to others. Default 30 s.
+    pub drain_for: Duration,
     /// File with the password, which is read for each connection.
     pub password_file: Option<PathBuf>,
     /// Whether the password is in the environment. Its text is read from there for each connection.
@@ -53,6 +55,7 @@ impl Default for PostgresStore {
             node: None,
             advertise: None,
             ownership_lease: OWNERSHIP_LEASE,
+            drain_for: Duration::from_secs(30),
             password_file: None,
             has_password: false,
             readers: 4,
@@ -130,6 +133,15 @@ pub(super) const KEYS: &[Key] = &[
                 return Err("must be 2s to 60s".to_owned());
             }
             config.postgres.ownership_lease = lease;
+            Ok(())
+        },
+    ),
+    Key::new(
+        "drain_for",
+        "30s",
+        "longest time for which a stopping node hands its shards over to other nodes",
+        |config, value| {
+            config.postgres.drain_for = span(value)?;
             Ok(())
         },
     ),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::Duration;
 
 use ganger_shard::{Clock as _, StopCause, SystemClock};
@@ -97,13 +97,24 @@ impl Beats {
         }
     }
 
-    /// Does what is ordered until a time; returns whether the node has left.
+    /// Does what is ordered until a time, or until an order needs a beat; returns whether the node has left.
     fn obey_until(&mut self, time: Duration) -> bool {
+        let left = time.saturating_sub(SystemClock.monotonic());
+        let mut order = match self.ordered.recv_timeout(left) {
+            Ok(order) => order,
+            Err(RecvTimeoutError::Timeout) => return false,
+            Err(RecvTimeoutError::Disconnected) => return true,
+        };
         loop {
-            let left = time.saturating_sub(SystemClock.monotonic());
-            match self.ordered.recv_timeout(left) {
-                Ok(Order::Release(shard)) => self.release(shard),
-                Ok(Order::Leave(left)) => {
+            match order {
+                Order::Release(shard) => self.release(shard),
+                Order::Beat => {}
+                Order::Drain => {
+                    if let Err(error) = self.member.drain() {
+                        tracing::warn!(%error, "other nodes take the shards over only when this one has stopped");
+                    }
+                }
+                Order::Leave(left) => {
                     if let Err(error) = self.member.leave() {
                         tracing::warn!(%error, "other nodes wait for the lease before they take the shards over");
                     }
@@ -111,8 +122,12 @@ impl Beats {
                     let _ = left.send(());
                     return true;
                 }
-                Err(RecvTimeoutError::Timeout) => return false,
-                Err(RecvTimeoutError::Disconnected) => return true,
+            }
+            // One beat is enough for several orders.
+            match self.ordered.try_recv() {
+                Ok(next) => order = next,
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
             }
         }
     }

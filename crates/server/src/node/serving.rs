@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ganger_router::{ClusterNode, ClusterShard, ClusterState};
 use ganger_shard::{Clock as _, Handle, Health, StopCause, SystemClock};
@@ -14,8 +15,11 @@ use tokio::sync::{mpsc, watch};
 use super::{NodeContext, Order, Shared};
 use crate::config::Config;
 use crate::error::StartError;
-use crate::shard_dispatch::ShardDispatch;
+use crate::shard_dispatch::{Dialects, ShardDispatch};
 use crate::shards::{FirstEnded, OnEnded, Opening, Stores, open};
+
+/// Longest time for which the requests in progress at a shard delay its move.
+const IN_FLIGHT_MAX: Duration = Duration::from_secs(1);
 
 /// A shard of this node.
 enum Slot {
@@ -30,8 +34,10 @@ enum Event {
     Opened(SeenShard, Result<Handle, StartError>),
     /// It has ended by itself, because another process took it over.
     Ended(u32),
-    /// It has ended as it was asked to.
-    Closed(u32),
+    /// It has ended as it was asked to. If it goes to another node: the time since which it gets no request here.
+    Closed(u32, Option<Duration>),
+    /// The node that is to serve it does so, or not in time: the time without requests.
+    HandedOver(ShardId, Result<Duration, String>),
 }
 
 /// State of the task.
@@ -45,6 +51,8 @@ pub(super) struct Serving {
     orders: Sender<Order>,
     ended: FirstEnded,
     slots: BTreeMap<u32, Slot>,
+    /// Shards that were closed for other nodes, which were not told yet, and the times of their last requests.
+    released: BTreeMap<u32, Duration>,
     events_out: mpsc::UnboundedSender<Event>,
     events: mpsc::UnboundedReceiver<Event>,
 }
@@ -67,6 +75,7 @@ impl Serving {
             shared,
             orders,
             slots: BTreeMap::new(),
+            released: BTreeMap::new(),
             events_out,
             events,
         }
@@ -82,15 +91,16 @@ impl Serving {
                 Some(event) = self.events.recv() => self.note(event),
             }
             let now = seen.borrow_and_update().clone();
-            if let Some(now) = now.filter(|_| self.takes_more()) {
+            if let Some(now) = now.filter(|_| !self.is_over()) {
                 self.settle(&now);
                 self.publish(&now);
+                self.tell_released(&now);
             }
         }
     }
 
-    fn takes_more(&self) -> bool {
-        self.shared.takes_more.load(Ordering::Acquire)
+    fn is_over(&self) -> bool {
+        self.shared.is_over.load(Ordering::Acquire)
     }
 
     /// Gives a shard up in the control tables.
@@ -111,14 +121,23 @@ impl Serving {
                     let id = handle.id().clone();
                     tracing::warn!(shard = %id, "another process owns the shard; the other shards are served on");
                     self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
-                    self.withdraw(&id);
+                    drop(self.withdraw(&id));
                     self.drop_slot(number);
                 }
             }
-            Event::Closed(number) => {
+            Event::Closed(number, since) => {
                 self.slots.remove(&number);
                 self.shared.forget(number);
                 self.release(number);
+                self.released.extend(since.map(|since| (number, since)));
+            }
+            Event::HandedOver(shard, Ok(pause)) => {
+                tracing::info!(%shard, ?pause, "another node serves the shard");
+                self.shared.counters.handed_over(Some(pause));
+            }
+            Event::HandedOver(shard, Err(reason)) => {
+                tracing::warn!(%shard, reason, "the shard was released, and its new node does not serve it yet");
+                self.shared.counters.handed_over(None);
             }
         }
     }
@@ -142,10 +161,11 @@ impl Serving {
         self.release(number);
     }
 
-    /// Lets no further request get to a shard here.
-    fn withdraw(&self, shard: &ShardId) {
-        self.dispatcher.remove(shard);
+    /// Lets no further request get to a shard here. Returns what served it.
+    fn withdraw(&self, shard: &ShardId) -> Option<Arc<Dialects>> {
+        let served = self.dispatcher.remove(shard);
         self.wiring.router.remove(shard);
+        served
     }
 
     /// Opens and closes shards.
@@ -203,13 +223,42 @@ impl Serving {
             tracing::warn!(shard = %shard.id, to = shard.node, "another node has taken the shard over");
             self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
         }
-        self.withdraw(&shard.id);
+        let served = self.withdraw(&shard.id);
+        let since = SystemClock.monotonic();
         self.slots.insert(shard.number, Slot::Closing);
         let (events, number) = (self.events_out.clone(), shard.number);
+        // A shard that is lost answers nothing more.
+        let (within, since) = if shard.is_ours {
+            (IN_FLIGHT_MAX, Some(since))
+        } else {
+            (Duration::ZERO, None)
+        };
         tokio::spawn(async move {
+            if let Some(served) = served {
+                served.in_flight.leave(within).await;
+            }
             handle.stop().await;
-            let _ = events.send(Event::Closed(number));
+            let _ = events.send(Event::Closed(number, since));
         });
+    }
+
+    /// Tells other nodes that they can take the shards that this one has released for them.
+    fn tell_released(&mut self, seen: &Seen) {
+        for shard in &seen.shards {
+            if shard.is_ours || shard.node == self.name.node {
+                continue;
+            }
+            let Some(since) = self.released.remove(&shard.number) else {
+                continue;
+            };
+            let (dispatcher, events) = (Arc::clone(&self.dispatcher), self.events_out.clone());
+            let shard = shard.id.clone();
+            tokio::spawn(async move {
+                let told = dispatcher.tell_released(&shard).await;
+                let pause = told.map(|()| SystemClock.monotonic().saturating_sub(since));
+                let _ = events.send(Event::HandedOver(shard, pause));
+            });
+        }
     }
 
     /// Shows others what this node sees.
@@ -237,7 +286,10 @@ impl Serving {
             node: self.name.node.clone(),
             nodes: nodes.collect(),
             shards: shards.collect(),
-            is_ready: is_served && SystemClock.monotonic() < held.until,
+            version: seen.version,
+            is_ready: is_served
+                && SystemClock.monotonic() < held.until
+                && self.shared.takes_more.load(Ordering::Acquire),
         };
         drop(held);
         self.shared.owners.change(|now| *now = state);

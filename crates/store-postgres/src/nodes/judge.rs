@@ -168,6 +168,7 @@ impl Watches {
             number: place.number,
             node: Some(place.node.clone()),
             moved: place.moved,
+            is_moving: !place.holder.is_empty() && place.holder != place.node,
         });
         let moves = place(&shards.collect::<Vec<_>>(), &live);
         let (mut changes, mut dead) = (Vec::new(), Vec::new());

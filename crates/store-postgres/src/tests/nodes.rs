@@ -143,32 +143,36 @@ fn a_node_that_starts_again_has_its_shards_at_once_and_two_of_one_name_are_refus
 }
 
 #[test]
-fn a_draining_node_gives_its_shards_away_one_by_one() {
-    let Some(nodes) = Nodes::start("a_draining_node", 2) else {
+fn a_draining_node_gives_its_shards_away_four_at_once() {
+    let Some(nodes) = Nodes::start("a_draining_node", 5) else {
         return;
     };
     let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
     nodes.beat(&mut one);
     nodes.beat(&mut two);
     let database = Database::new(nodes.ground.settings()).expect("they are possible");
-    let drain = |node| set_draining(&database, node, true).expect("it is there");
-    assert!(drain("a") && !drain("nobody"));
+    assert!(!set_draining(&database, "nobody", true).expect("it is there"));
+    one.drain().expect("it is there");
     let seen = nodes.beat(&mut two);
     assert_eq!(
         (seen.moved, ours(&seen)),
-        (1, vec![]),
-        "the owner holds it still"
+        (4, vec![]),
+        "the owner holds them still"
     );
     let seen = nodes.beat(&mut one);
-    let leaves = seen
-        .shards
-        .iter()
-        .find(|shard| shard.is_ours && shard.node == "b");
-    let leaves = leaves.expect("one is to move").number;
-    assert_eq!(ours(&seen).len(), 2);
-    one.release(leaves).expect("it is there");
-    assert_eq!(ours(&nodes.beat(&mut two)), [leaves]);
-    assert_eq!(nodes.beat(&mut two).moved, 0, "the next one waits");
+    assert_eq!(
+        (seen.moved, ours(&seen).len()),
+        (0, 5),
+        "the fifth one waits"
+    );
+    let leaving = seen.shards.iter().filter(|shard| shard.node == "b");
+    let leaving: Vec<_> = leaving.map(|shard| shard.number).collect();
+    for shard in &leaving {
+        one.release(*shard).expect("it is there");
+    }
+    let seen = nodes.beat(&mut two);
+    assert_eq!(seen.moved, 1, "there is room for the fifth one");
+    assert_eq!(ours(&seen), leaving);
 }
 
 #[test]

@@ -1,0 +1,251 @@
+//! A restart of all nodes, one after the other, under load: no request fails.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use ganger_e2e::http::{Client, RequestError, Response};
+use serde_json::{Value, json};
+
+use crate::nodes::Nodes;
+
+/// Number of shards, which the nodes share.
+const SHARDS: usize = 4;
+/// Longest wait for a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Interval at which the load balancer asks each node whether it is ready.
+const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// Nodes behind a load balancer: it passes requests to those that say they are ready.
+struct Balancer {
+    nodes: Vec<(SocketAddr, AtomicBool)>,
+    next: AtomicUsize,
+    failures: Mutex<Vec<String>>,
+    requests: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Balancer {
+    fn new(nodes: Vec<SocketAddr>) -> Self {
+        Self {
+            nodes: nodes
+                .into_iter()
+                .map(|node| (node, AtomicBool::new(true)))
+                .collect(),
+            next: AtomicUsize::new(0),
+            failures: Mutex::default(),
+            requests: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks the nodes whether they are ready, until the load ends.
+    fn check(&self) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            for (address, is_ready) in &self.nodes {
+                let mut client = Client::new(*address, RESPONSE_TIMEOUT);
+                let asked = client.request("GET", "/readyz", &Value::Null);
+                let answer = asked.is_ok_and(|response| response.status == 200);
+                is_ready.store(answer, Ordering::Relaxed);
+            }
+            thread::sleep(CHECK_EVERY);
+        }
+    }
+
+    /// Returns a node that was ready when it was asked last.
+    fn pick(&self) -> SocketAddr {
+        loop {
+            let next = self.next.fetch_add(1, Ordering::Relaxed) % self.nodes.len();
+            let (address, is_ready) = &self.nodes[next];
+            if is_ready.load(Ordering::Relaxed) {
+                return *address;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn note(&self, failure: String) {
+        self.failures.lock().expect("no panic").push(failure);
+    }
+}
+
+/// A client of the load balancer, with a connection to each node.
+struct User<'a> {
+    balancer: &'a Balancer,
+    connections: BTreeMap<SocketAddr, Client>,
+}
+
+impl<'a> User<'a> {
+    fn new(balancer: &'a Balancer) -> Self {
+        Self {
+            balancer,
+            connections: BTreeMap::new(),
+        }
+    }
+
+    /// Sends a request to a node. Everything but success is a failure, which is noted.
+    fn call(&mut self, path: &str, body: &Value) -> Option<Response> {
+        self.balancer.requests.fetch_add(1, Ordering::Relaxed);
+        loop {
+            // As pools of connections do, it forgets those that the node has closed.
+            let stopped = self.balancer.nodes.iter();
+            let stopped = stopped.filter(|(_, is_ready)| !is_ready.load(Ordering::Relaxed));
+            stopped.for_each(|(node, _)| drop(self.connections.remove(node)));
+            let node = self.balancer.pick();
+            let made = || Client::new(node, RESPONSE_TIMEOUT);
+            let client = self.connections.entry(node).or_insert_with(made);
+            match client.request("POST", path, body) {
+                Ok(response) if (200..300).contains(&response.status) => return Some(response),
+                Ok(response) => {
+                    let answer = response.to_text();
+                    self.balancer.note(format!("{node}{path}: {answer}"));
+                    return None;
+                }
+                // No load balancer passes that on to its client.
+                Err(RequestError::NotSent(_)) => {}
+                Err(error) => {
+                    self.balancer.note(format!("{node}{path}: {error:?}"));
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Enqueues jobs in all shards in turn; returns their number.
+    fn produce(mut self, number: usize) -> usize {
+        let mut jobs = 0;
+        while !self.balancer.is_over.load(Ordering::Relaxed) {
+            let shard = jobs % SHARDS + 1;
+            let job = json!({"id": format!("p{number}-{jobs}"), "queue": "q", "kind": "k"});
+            self.call(&format!("/api/v1/jobs?shard={shard}"), &job);
+            jobs += 1;
+            thread::sleep(Duration::from_millis(2));
+        }
+        jobs
+    }
+
+    /// Leases and completes the jobs of a shard until there are none; returns their ids.
+    fn work(mut self, shard: usize) -> Vec<String> {
+        let lease = json!({"queues": [{"queue": "q"}], "worker": format!("w{shard}"), "max": 20,
+            "lease_for": "30s", "wait": "500ms"});
+        let mut done = Vec::new();
+        loop {
+            // Jobs that were there before the end are found after it.
+            let is_over = self.balancer.is_over.load(Ordering::Relaxed);
+            let leased = self.call(&format!("/api/v1/leases?shard={shard}"), &lease);
+            let leased = leased.map_or(Value::Null, |response| response.json());
+            let jobs = leased["jobs"].as_array().cloned().unwrap_or_default();
+            if jobs.is_empty() && is_over {
+                return done;
+            }
+            for job in jobs {
+                let report = json!({"job": job["id"], "token": job["token"], "result": 1});
+                let path = format!("/api/v1/leases/complete?shard={shard}");
+                if self.call(&path, &report).is_some() {
+                    done.push(job["id"].as_str().unwrap_or_default().to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// Returns the times for which shards answered no request while they were handed over, as the log of a node shows them.
+fn pauses(log: &str) -> Vec<String> {
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("another node serves the shard"));
+    let pauses = lines.filter_map(|line| line.split("pause=").nth(1));
+    pauses
+        .map(|rest| {
+            rest.split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
+}
+
+#[test]
+fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
+    const NAME: &str = "no_request_fails_while_all_nodes_are_restarted";
+    let names = ["a", "b", "c"];
+    let Some(mut nodes) = Nodes::start(NAME, u32::try_from(SHARDS)?, &names)? else {
+        return Ok(());
+    };
+    let addresses = names.map(|name| nodes.setup(name).address);
+    let balancer = Balancer::new(addresses.to_vec());
+    let (enqueued, done) = thread::scope(|scope| -> Result<_> {
+        let checks = scope.spawn(|| balancer.check());
+        let producers: Vec<_> = (0..2)
+            .map(|number| {
+                let user = User::new(&balancer);
+                scope.spawn(move || user.produce(number))
+            })
+            .collect();
+        let workers: Vec<_> = (1..=SHARDS)
+            .map(|shard| {
+                let user = User::new(&balancer);
+                scope.spawn(move || user.work(shard))
+            })
+            .collect();
+        let restarted = (|| {
+            for name in names {
+                thread::sleep(Duration::from_millis(500));
+                let begun = Instant::now();
+                nodes.server(name).stop()?;
+                eprintln!("{name} stopped after {:?}", begun.elapsed());
+                let server = nodes.setup(name).start()?;
+                *nodes.server(name) = server;
+            }
+            thread::sleep(Duration::from_millis(500));
+            Ok(())
+        })();
+        balancer.is_over.store(true, Ordering::Relaxed);
+        let enqueued: usize = producers
+            .into_iter()
+            .map(|it| it.join().expect("no panic"))
+            .sum();
+        let done: Vec<_> = workers
+            .into_iter()
+            .flat_map(|it| it.join().expect("no panic"))
+            .collect();
+        checks.join().expect("no panic");
+        restarted.map(|()| (enqueued, done))
+    })?;
+    let failures = balancer.failures.into_inner().expect("no panic");
+    let requests = balancer.requests.into_inner();
+    let mut handed_over = 0;
+    for name in names {
+        let pauses = pauses(&nodes.setup(name).log_text());
+        eprintln!("{name} handed shards over: {pauses:?}");
+        handed_over += pauses.len();
+    }
+    eprintln!(
+        "{requests} requests, {enqueued} jobs, {} failures",
+        failures.len()
+    );
+    let first: Vec<_> = failures.iter().take(10).collect();
+    ensure!(
+        failures.is_empty(),
+        "{} requests failed: {first:#?}",
+        failures.len()
+    );
+    let mut once = done.clone();
+    once.sort_unstable();
+    once.dedup();
+    ensure!(once.len() == done.len(), "a job was completed twice");
+    ensure!(
+        done.len() == enqueued,
+        "{} of {enqueued} jobs were completed",
+        done.len()
+    );
+    ensure!(
+        handed_over >= SHARDS,
+        "each shard had to move at least once"
+    );
+    nodes.stop()
+}

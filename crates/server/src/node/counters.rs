@@ -1,0 +1,120 @@
+//! Numbers of a node, for the metrics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ganger_metrics::{Distribution, Exposition, Source};
+use ganger_router::Owners;
+
+/// Bounds of the times of hand-overs, in microseconds.
+const PAUSE_BOUNDS: &[u64] = &[
+    10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
+];
+
+/// Numbers of this node, for the metrics.
+#[derive(Debug)]
+pub(crate) struct NodeCounters {
+    /// Shards that this node took from dead nodes, for itself or others.
+    pub(super) taken_over: AtomicU64,
+    /// Shards that this node moved from one live node to another.
+    pub(super) moved: AtomicU64,
+    /// Beats that failed since the start.
+    pub(super) missed: AtomicU64,
+    /// Shards that this node lost to others without having given them up.
+    pub(super) lost: AtomicU64,
+    /// Shards handed over that no other node served in time, as far as this node knows.
+    late: AtomicU64,
+    /// Times from the last request here to the first one at the other node.
+    pauses: Distribution,
+}
+
+impl Default for NodeCounters {
+    fn default() -> Self {
+        Self {
+            taken_over: AtomicU64::default(),
+            moved: AtomicU64::default(),
+            missed: AtomicU64::default(),
+            lost: AtomicU64::default(),
+            late: AtomicU64::default(),
+            pauses: Distribution::times(PAUSE_BOUNDS),
+        }
+    }
+}
+
+impl NodeCounters {
+    /// Counts a shard that was handed over; `pause` is `None` if the other node did not serve it in time.
+    pub(super) fn handed_over(&self, pause: Option<Duration>) {
+        match pause {
+            Some(pause) => self.pauses.observe_time(pause),
+            None => drop(self.late.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Returns the metrics of the node.
+    pub(crate) fn source(self: &Arc<Self>, owners: &Owners) -> Source {
+        let (counters, owners) = (Arc::clone(self), owners.clone());
+        Arc::new(move |out| counters.write(&owners, out))
+    }
+
+    fn write(&self, owners: &Owners, out: &mut Exposition) {
+        let state = owners.now();
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let alive = state.nodes.iter().filter(|node| node.is_live).count();
+        let own = |owner: &Option<String>| owner.as_deref() == Some(&state.node);
+        let owned = state.shards.iter().filter(|it| own(&it.owner)).count();
+        let unowned = state.shards.iter().filter(|it| it.owner.is_none()).count();
+        for (name, help, number) in [
+            (
+                "ganger_cluster_nodes_alive",
+                "Nodes of the cluster that beat, as this node sees them.",
+                alive,
+            ),
+            (
+                "ganger_cluster_shards_owned",
+                "Shards that this node owns.",
+                owned,
+            ),
+            (
+                "ganger_cluster_shards_unowned",
+                "Shards that no node owns, as this node sees them.",
+                unowned,
+            ),
+        ] {
+            out.gauge(name, help).sample(&[], count(number));
+        }
+        for (name, help, number) in [
+            (
+                "ganger_cluster_take_overs_total",
+                "Shards that this node took from dead nodes, for itself or for others.",
+                &self.taken_over,
+            ),
+            (
+                "ganger_cluster_moves_total",
+                "Shards that this node moved from one live node to another.",
+                &self.moved,
+            ),
+            (
+                "ganger_cluster_shards_lost_total",
+                "Shards that other nodes took from this one.",
+                &self.lost,
+            ),
+            (
+                "ganger_cluster_hand_overs_late_total",
+                "Shards handed over that the other node did not serve in time.",
+                &self.late,
+            ),
+            (
+                "ganger_cluster_beats_missed_total",
+                "Beats of this node that failed.",
+                &self.missed,
+            ),
+        ] {
+            out.counter(name, help)
+                .sample(&[], number.load(Ordering::Relaxed));
+        }
+        let help = "Times for which a shard that was handed over answered no request.";
+        out.histogram("ganger_cluster_hand_over_seconds", help)
+            .sample(&[], &self.pauses.snapshot());
+    }
+}

@@ -1,0 +1,250 @@
+//! Requests that are forwarded to the server of another shard.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::body::Body;
+use futures::StreamExt as _;
+use ganger_access::Identity;
+use ganger_dialect_grpc::is_read;
+use ganger_dialect_http::Problem;
+use ganger_router::RouteError;
+use ganger_types::ShardId;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyStream, StreamBody};
+use hyper::body::Frame;
+
+use super::routing::SHARD;
+use super::{REFLECTION, ShardDispatch};
+use crate::impersonation::{self, ON_BEHALF};
+use crate::port_handler::refuse;
+use crate::security::Protocol;
+
+/// Header with the server that forwarded a request: its default shard, or the node of a cluster. A forwarded request is
+/// not forwarded again, except in a cluster to a third node.
+pub(super) const FORWARDED_BY: &str = "ganger-forwarded-by";
+/// Header with the number of nodes of a cluster that have forwarded a request.
+const HOPS: &str = "ganger-hops";
+/// Header with the version of the places of shards that a node of a cluster has seen.
+pub(super) const PLACES: &str = "ganger-places";
+/// Largest number of times that a request is forwarded: nodes may disagree for a moment on who owns a shard.
+pub(super) const HOPS_MAX: u8 = 3;
+/// Trailer with the status of a gRPC call.
+const STATUS: &str = "grpc-status";
+/// Path of a worker's stream.
+const WORK: &str = "/ganger.v1.Leases/Work";
+/// Path of the stream that submits batches.
+const ENQUEUE_STREAM: &str = "/ganger.v1.Jobs/EnqueueStream";
+/// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
+/// ends them itself. Graph submission is not among them: half a graph would be taken for the whole.
+const CLIENT_STREAMS: [&str; 3] = [WORK, ENQUEUE_STREAM, REFLECTION];
+/// Methods of gRPC that may last as long as the caller likes, and change nothing when they end early.
+const LONG_CALLS: [&str; 6] = [
+    WORK,
+    REFLECTION,
+    "/ganger.v1.Leases/Lease",
+    "/ganger.v1.Jobs/Wait",
+    "/ganger.v1.Jobs/FollowLog",
+    "/ganger.v1.Insight/Events",
+];
+/// Headers about the page in a browser; the first server has checked them.
+const BROWSER_HEADERS: [HeaderName; 3] = [
+    header::ORIGIN,
+    HeaderName::from_static("sec-fetch-site"),
+    HeaderName::from_static("sec-fetch-mode"),
+];
+
+/// Whether the server ended the caller's side of a stream early.
+type ClientEnded = Arc<AtomicBool>;
+
+impl ShardDispatch {
+    /// Adds headers to a forwarded request: its shard, this server, and the caller.
+    pub(crate) fn add_forwarding_headers(
+        &self,
+        headers: &mut HeaderMap,
+        shard: &ShardId,
+        caller: &Identity,
+    ) {
+        for name in BROWSER_HEADERS {
+            headers.remove(name);
+        }
+        let mut by = self.router.home().as_str().to_owned();
+        if let Some(owners) = self.router.topology().owners() {
+            headers.insert(HOPS, HeaderValue::from(u16::from(hops(headers)) + 1));
+            let state = owners.now();
+            headers.insert(PLACES, HeaderValue::from(state.version));
+            by.clone_from(&state.node);
+        }
+        for (name, text) in [(SHARD, shard.as_str()), (FORWARDED_BY, &by)] {
+            if let Ok(value) = HeaderValue::from_str(text) {
+                headers.insert(name, value);
+            }
+        }
+        if let Some(value) = impersonation::write(caller) {
+            headers.insert(ON_BEHALF, value);
+        }
+    }
+
+    /// Forwards a request to the server of another shard.
+    pub(crate) async fn forward_request(
+        &self,
+        protocol: Protocol,
+        shard: &ShardId,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Response<Body> {
+        let is_reading = request.method() == Method::GET;
+        let is_waiting = LONG_CALLS.contains(&request.uri().path());
+        let is_submitting = request.uri().path() == ENQUEUE_STREAM;
+        // The caller's connection delays a stop until its side of the exchange has ended too.
+        let mut cut = ClientEnded::default();
+        if CLIENT_STREAMS.contains(&request.uri().path()) {
+            request = request.map(|body| {
+                let (body, when) = self.cut_at_stop(body);
+                cut = when;
+                body
+            });
+        }
+        let may_change = may_change(protocol, &request);
+        self.add_forwarding_headers(request.headers_mut(), shard, caller);
+        self.forwarded.count.fetch_add(1, Ordering::Relaxed);
+        let answer = self.router.forward(shard, request);
+        let answer = tokio::select! {
+            answer = answer => answer,
+            // A caller that only reads, perhaps for long, can retry; a change is waited for.
+            () = self.stopping.cancelled(), if is_reading || is_waiting => {
+                let problem = Problem::new("unavailable", "the server is stopping: try again");
+                return refuse(protocol, &problem);
+            }
+        };
+        let response = match answer {
+            Ok(response) => response.map(Body::new),
+            Err(RouteError::OutcomeUnknown { shard, reason }) if !may_change => {
+                let error = RouteError::Unreachable { shard, reason };
+                return self.unreached(protocol, &error.to_string());
+            }
+            Err(error @ RouteError::OutcomeUnknown { .. }) => {
+                self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
+                return refuse(
+                    protocol,
+                    &Problem::new("outcome_unknown", error.to_string()),
+                );
+            }
+            Err(error) => return self.unreached(protocol, &error.to_string()),
+        };
+        if is_unknown_there(&response) {
+            let error = RouteError::Unreachable {
+                shard: shard.clone(),
+                reason: "its server does not accept the token or certificate of this one: see `peer_token_file` and docs/shards.md".to_owned(),
+            };
+            return self.unreached(protocol, &error.to_string());
+        }
+        if is_waiting {
+            return response.map(|body| self.until_stopping(body));
+        }
+        if is_submitting {
+            return response.map(|body| end_with_retry(body, cut));
+        }
+        if is_reading {
+            let stopping = self.stopping.clone().cancelled_owned();
+            return response
+                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)));
+        }
+        response
+    }
+
+    /// Returns the frames of a gRPC response until the server stops; then a status that asks the caller to retry.
+    fn until_stopping(&self, body: Body) -> Body {
+        let stopping = self.stopping.clone();
+        let stopped = stopping.clone();
+        let last = async move {
+            stopped
+                .is_cancelled()
+                .then(|| Ok(Frame::trailers(retry_trailers())))
+        };
+        let frames = BodyStream::new(body)
+            .take_until(stopping.cancelled_owned())
+            .chain(futures::stream::once(last).filter_map(std::future::ready));
+        Body::new(StreamBody::new(frames))
+    }
+
+    /// Returns the caller's messages until the server stops; then ends them as if the caller had.
+    pub(super) fn cut_at_stop(&self, body: Body) -> (Body, ClientEnded) {
+        let cut = ClientEnded::default();
+        let (stopping, set) = (self.stopping.clone(), Arc::clone(&cut));
+        let stop = async move {
+            stopping.cancelled().await;
+            set.store(true, Ordering::Relaxed);
+        };
+        let frames = BodyStream::new(body).take_until(Box::pin(stop));
+        (Body::new(StreamBody::new(frames)), cut)
+    }
+
+    fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
+        self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
+        let problem = Problem::new("shard_unreachable", words);
+        refuse(
+            protocol,
+            &problem.retry_after(std::time::Duration::from_secs(1)),
+        )
+    }
+}
+
+/// Returns the frames of a response to batches of jobs. Everything that reached the other server is answered first;
+/// then, if more may have followed, the caller is told that the stream was cut.
+fn end_with_retry(body: Body, cut: ClientEnded) -> Body {
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        let is_good_end = frame
+            .trailers_ref()
+            .is_some_and(|trailers| trailers.get(STATUS).is_some_and(|status| status == "0"));
+        if is_good_end && cut.load(Ordering::Relaxed) {
+            return Ok::<_, axum::Error>(Frame::trailers(retry_trailers()));
+        }
+        Ok(frame)
+    });
+    Body::new(StreamBody::new(frames))
+}
+
+/// Returns the trailers that ask the caller to retry.
+fn retry_trailers() -> HeaderMap {
+    let status = [
+        (STATUS, "14"),
+        ("grpc-message", "the server is stopping: try again"),
+    ];
+    let status = status.map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
+    });
+    status.into_iter().collect()
+}
+
+/// Returns how many nodes have forwarded a request; the largest number if that cannot be read.
+pub(super) fn hops(headers: &HeaderMap) -> u8 {
+    if headers.contains_key(HOPS) {
+        number(headers, HOPS).unwrap_or(HOPS_MAX)
+    } else {
+        0
+    }
+}
+
+/// Returns the number in a header; `None` if there is none.
+pub(super) fn number<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> Option<T> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// Whether a request may change something: without a response its outcome is then unknown.
+fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
+    if protocol == Protocol::Grpc {
+        return !is_read(request.uri().path());
+    }
+    !request.method().is_safe()
+}
+
+/// Whether the other server does not know this one, which is not the caller's fault.
+fn is_unknown_there(response: &Response<Body>) -> bool {
+    let status = response.headers().get(STATUS);
+    response.status() == StatusCode::UNAUTHORIZED || status.is_some_and(|status| status == "16")
+}

@@ -1,0 +1,67 @@
+//! The hand-over of a shard between two nodes of a cluster: the one that has closed it tells the other one at once, which
+//! then opens it without waiting for its next beat.
+
+use axum::body::Body;
+use ganger_access::Identity;
+use ganger_dialect_http::Problem;
+use ganger_types::ShardId;
+use http::{Method, Request, Response, StatusCode, Uri};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{OWNER_WAIT_MAX, ShardDispatch};
+use crate::port_handler::refuse;
+use crate::security::Protocol;
+
+/// Path of the message that a shard can be taken; the header `ganger-shard` names it.
+pub(super) const TAKE_SHARD: &str = "/peer/take-shard";
+
+impl ShardDispatch {
+    /// Tells the node that is to serve a shard that it can take it. Returns once that node serves it.
+    ///
+    /// # Errors
+    /// If the node cannot be reached, or does not serve the shard in time. Then it finds out by itself.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "no shard moves")
+    )]
+    pub(crate) async fn tell_released(&self, shard: &ShardId) -> Result<(), String> {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = Uri::from_static(TAKE_SHARD);
+        let this_node = Identity::peer([shard.as_str()]);
+        self.add_forwarding_headers(request.headers_mut(), shard, &this_node);
+        match self.router().forward(shard, request).await {
+            Ok(response) if response.status().is_success() => Ok(()),
+            Ok(response) => Err(format!("the node answered {}", response.status())),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Answers [`ShardDispatch::tell_released`] of another node, once the shard is served here.
+    pub(super) async fn take_shard(&self, shard: Option<ShardId>) -> Response<Body> {
+        self.released.notify_one();
+        let until = Instant::now() + OWNER_WAIT_MAX;
+        let is_here = || {
+            let local = self.local();
+            let shard = shard.as_ref().filter(|shard| local.contains_key(shard));
+            shard.map(|_| ())
+        };
+        if self.wait_for_owner(until, is_here).await.is_some() {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return response;
+        }
+        let words = "this node does not serve the shard yet";
+        refuse(Protocol::Http, &Problem::new("shard_unreachable", words))
+    }
+
+    /// Returns what is notified when another node has released a shard for this one.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "no shard moves")
+    )]
+    pub(crate) fn released(&self) -> &Notify {
+        &self.released
+    }
+}
