@@ -1,6 +1,7 @@
 //! The integration tests of this crate. They share one program, because each program links everything again.
 
 mod cluster;
+mod cluster_example;
 mod dashboard;
 mod disk_full;
 mod documents;
