@@ -121,7 +121,10 @@ impl Serving {
                     let id = handle.id().clone();
                     tracing::warn!(shard = %id, "another process owns the shard; the other shards are served on");
                     self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
-                    drop(self.withdraw(&id));
+                    if let Some(served) = self.withdraw(&id) {
+                        // The streams of workers would go on, and get no jobs.
+                        tokio::spawn(async move { served.in_flight.leave(Duration::ZERO).await });
+                    }
                     self.drop_slot(number);
                 }
             }
