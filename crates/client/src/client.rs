@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::Options;
+use crate::addresses::Addresses;
 use crate::error::{Error, code};
 use crate::model::NewJob;
 use crate::pause::Pauses;
@@ -115,9 +116,9 @@ impl Client {
     /// If the address cannot be parsed, the token cannot be sent, or a certificate cannot be used.
     pub fn new(options: Options) -> Result<Self, Error> {
         let connector = Connector::new(options.trust.clone());
-        let channel = options
-            .endpoint()?
-            .connect_with_connector_lazy(connector.clone());
+        let addresses = options.addresses()?;
+        let addresses = Addresses::new(addresses, options.connect_for, connector.clone());
+        let channel = options.endpoint()?.connect_with_connector_lazy(addresses);
         let headers = RequestHeaders::new(options.token.as_deref())?;
         Ok(Self {
             options: Arc::new(options),

@@ -108,6 +108,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod calls;
 mod client;
 mod convert;

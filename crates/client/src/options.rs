@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use ganger_tls::Trust;
+use tonic::codegen::http::Uri;
 use tonic::transport::Endpoint;
 
 use crate::error::{Error, code};
@@ -15,7 +16,8 @@ const USER_AGENT: &str = concat!("ganger/", env!("CARGO_PKG_VERSION"));
 #[derive(Clone)]
 pub struct Options {
     /// Address of the server: `https://host:port`, `http://host:port`, or `host:port` or `:port`, which are not
-    /// encrypted.
+    /// encrypted. Several addresses, separated by commas, are those of the nodes of a cluster: the client is connected
+    /// to one of them, and goes to the next one when that is lost.
     pub url: String,
     /// Trusted authorities and the client's certificate, for addresses with `https://`.
     pub trust: Trust,
@@ -90,19 +92,39 @@ impl Options {
         self
     }
 
+    /// Returns the complete addresses; one at least.
+    pub(crate) fn addresses(&self) -> Result<Vec<Uri>, Error> {
+        let urls = self.url.split(',').map(complete_url);
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let is_secure = |url: &String| url.starts_with("https://");
+        if urls.iter().any(is_secure) != urls.iter().all(is_secure) {
+            return Err(bad_url(
+                &self.url,
+                "some of its parts are encrypted, and some are not",
+            ));
+        }
+        let parsed = urls.iter().map(|url| {
+            let uri = url.parse::<Uri>();
+            uri.map_err(|error| bad_url(&self.url, &error.to_string()))
+        });
+        parsed.collect()
+    }
+
     pub(crate) fn endpoint(&self) -> Result<Endpoint, Error> {
-        let url = complete_url(&self.url)?;
-        if url.starts_with("https://") {
+        let addresses = self.addresses()?;
+        let (first, count) = (addresses[0].clone(), addresses.len());
+        if first.scheme_str() == Some("https") {
             let checked = self.trust.check();
             checked.map_err(|error| Error::local(code::BAD_TRUST, error.to_string()))?;
         }
-        let endpoint =
-            Endpoint::from_shared(url).map_err(|error| bad_url(&self.url, &error.to_string()))?;
+        // Each address has the whole time.
+        let connect_for = self.connect_for * u32::try_from(count).unwrap_or(u32::MAX);
+        let endpoint = Endpoint::from(first);
         let endpoint = endpoint
             .user_agent(USER_AGENT)
             .map_err(|error| bad_url(&self.url, &error.to_string()))?;
         Ok(endpoint
-            .connect_timeout(self.connect_for)
+            .connect_timeout(connect_for)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(Duration::from_secs(15))
             .keep_alive_timeout(Duration::from_secs(20))
@@ -174,8 +196,26 @@ mod tests {
     }
 
     #[test]
+    fn several_addresses_are_those_of_nodes() {
+        let addresses = Options::new("a, b:1,http://c")
+            .addresses()
+            .expect("readable");
+        let wanted = ["http://a:3733/", "http://b:1/", "http://c:3733/"];
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(addresses, wanted);
+    }
+
+    #[test]
     fn a_bad_address_is_said_to_be_one() {
-        for given in ["", "ftp://x:1", "https://", "a b:3", "host:port"] {
+        for given in [
+            "",
+            "ftp://x:1",
+            "https://",
+            "a b:3",
+            "host:port",
+            "a,",
+            "a,https://b",
+        ] {
             let error = Options::new(given).endpoint().expect_err("not readable");
             assert_eq!(error.code(), code::BAD_URL, "{given}");
         }

@@ -27,7 +27,8 @@ const LAST: usize = 900;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Global {
-    /// Address of the server: host:port, :port for this machine, https://host:port for TLS.
+    /// Address of the server: host:port, :port for this machine, https://host:port for TLS; several nodes of a cluster are
+    /// separated by commas.
     #[arg(
         short,
         long,

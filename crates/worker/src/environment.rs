@@ -27,7 +27,9 @@ impl Environment {
     /// # Errors
     /// If a variable to be passed on is a secret.
     pub(crate) fn new(settings: &Settings, worker: &str) -> Result<Self, Error> {
-        let server = without_user(&settings.server.url);
+        // Of the nodes of a cluster, the first: programs call one address.
+        let first = settings.server.url.split(',').next().unwrap_or_default();
+        let server = without_user(first.trim());
         let mut common = vec![
             inherited(
                 "PATH",
