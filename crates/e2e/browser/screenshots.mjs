@@ -1,4 +1,4 @@
-// Pictures of the dashboard: fills a server with a fixed set of jobs and takes pages in both themes at 1280x800.
+// Pictures of the dashboard: fills a server with a fixed set of jobs and takes pages in both themes at 1280x800, in about three minutes.
 // Arguments: the address of an empty server, and the directory for the pictures. `scripts/screenshots` starts both.
 import { chromium } from "playwright-core";
 
@@ -23,6 +23,13 @@ for (let number = 0; number < 48; number += 1) await api("POST", "/jobs", { kind
 for (let number = 0; number < 60; number += 1) await api("POST", "/jobs", { kind: "resize", queue: "img", payload: { file: `${number}.png` } });
 for (let number = 0; number < 42; number += 1) await complete(await lease("img"), { width: 640 });
 for (let number = 0; number < 6; number += 1) await fail(await lease("img"), "no-file", `no such file: ${number}.png`);
+// Some minutes of work for the charts, and the first rates.
+for (let tick = 0; tick < 75; tick += 1) {
+  for (let number = 0; number < 3 + (tick % 5); number += 1) await api("POST", "/jobs", { kind: "resize", queue: "img", payload: { file: "more.png" } });
+  for (let number = 0; number < 4; number += 1) await complete(await lease("img"), { width: 640 });
+  await new Promise((done) => setTimeout(done, 2000));
+}
+
 for (const worker of ["w-2", "w-3", "w-4"]) await lease("img", worker);
 await api("PUT", "/queues/billing", { paused: true });
 for (let number = 0; number < 9; number += 1) await api("POST", "/jobs", { kind: "invoice", queue: "billing", payload: { number } });
@@ -58,13 +65,21 @@ const browser = await chromium.launch({
 });
 for (const colorScheme of ["light", "dark"]) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme, timezoneId: "UTC" });
-  const page = await context.newPage();
   for (const [name, path] of Object.entries(pages)) {
+    // A tab of its own: a tab that was paused stays paused.
+    const page = await context.newPage();
+    // The drawing of a graph is below its lists.
+    if (name === "graph") await page.setViewportSize({ width: 1280, height: 960 });
     await page.goto(`${server}/ui${path}`);
     await page.getByRole("status").filter({ hasText: /^Live$/ }).waitFor();
     await page.getByRole("button", { name: "Pause live" }).click();
-    // Times differ from run to run: the pictures show the same ones always.
+    // Times differ from run to run: the pictures show the same ones always. That the page stands still for its picture
+    // is no part of it.
     await page.evaluate(() => {
+      const state = document.querySelector("#live-state");
+      state.textContent = "Live";
+      state.dataset.state = "live";
+      document.querySelector("#live-pause").textContent = "Pause live";
       for (const time of document.querySelectorAll("time")) {
         const isFresh = time.dataset.fresh !== undefined;
         time.textContent = isFresh ? (time.dataset.fresh === "ago" ? "2 min ago" : "2 min 4 s") : "2026-01-31 12:01:07";
@@ -72,6 +87,7 @@ for (const colorScheme of ["light", "dark"]) {
     });
     await page.mouse.move(0, 0);
     await page.screenshot({ path: `${directory}/${name}-${colorScheme}.png` });
+    await page.close();
   }
   await context.close();
 }

@@ -262,6 +262,8 @@ fn title(drawn: &GraphBox) -> String {
     if drawn.jobs == 1 {
         let kind = kind.unwrap_or("?");
         let name = drawn.name.as_deref().or(drawn.job.as_deref());
+        // Many graphs name a job like its kind.
+        let name = name.filter(|name| *name != kind);
         return name.map_or_else(|| kind.to_owned(), |name| format!("{kind} {name}"));
     }
     let what = match (kind, drawn.level_last) {
