@@ -10,7 +10,6 @@ use ganger_access::Identity;
 use ganger_dialect_http::Problem;
 use ganger_router::Address;
 use ganger_shard::Handle;
-use ganger_types::ShardId;
 use http::{Request, Response, StatusCode, Uri, uri};
 use tokio::time::{Instant, sleep};
 
@@ -34,6 +33,10 @@ pub(crate) trait HomePort: Send + Sync {
     fn begin(&self, shard: &Handle);
 
     /// Ends serving the shard: its connections end, each after the replies that are pending.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(dead_code, reason = "no shard moves")
+    )]
     fn end(&self);
 
     /// Answers a request that another node has passed on; the shard is here.
@@ -61,7 +64,8 @@ impl ShardDispatch {
     }
 
     /// Lets the ports end serving a shard, if it is the default shard.
-    pub(crate) fn end_ports(&self, shard: &ShardId) {
+    #[cfg(feature = "postgres")]
+    pub(crate) fn end_ports(&self, shard: &ganger_types::ShardId) {
         if shard == self.router().home() {
             self.ports().iter().for_each(|port| port.end());
         }
@@ -90,6 +94,10 @@ impl ShardDispatch {
     }
 
     /// Passes a request of a port on to the node that serves the default shard.
+    #[cfg_attr(
+        not(feature = "quantumleap"),
+        expect(dead_code, reason = "its port alone does so")
+    )]
     pub(crate) async fn forward_to_home(
         &self,
         feature: &str,

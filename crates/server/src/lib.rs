@@ -12,7 +12,9 @@ mod all_shards;
 mod audit_keeper;
 mod bind;
 mod bodies;
+#[cfg(any(feature = "redis", feature = "quantumleap"))]
 mod by_turns;
+#[cfg(feature = "redis")]
 mod byte_stream;
 mod config;
 #[cfg(feature = "dashboard")]
