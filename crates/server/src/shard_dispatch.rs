@@ -4,11 +4,13 @@ mod forwarding;
 mod hand_over;
 mod in_flight;
 mod routing;
+mod unread_body;
 mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
@@ -19,6 +21,7 @@ use ganger_shard::Handle;
 use ganger_types::ShardId;
 use http::{Request, Response};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -40,6 +43,13 @@ const PEERS: &str = "/ganger.v1.Peers/";
 
 /// Path of the schema reflection stream.
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
+
+/// Interval at which a node that could not be reached is tried again.
+const RETRY_EVERY: Duration = Duration::from_millis(200);
+
+/// Extension of a request that another node passes on to a port over the default shard.
+#[derive(Clone, Copy)]
+struct OfPeer;
 
 /// The dialects over one shard.
 pub(crate) struct Dialects {
@@ -204,29 +214,62 @@ impl ShardDispatch {
         if !matches!(caller, Identity::Anonymous) && self.is_for_all(protocol, &head) {
             return self.answer_for_all(protocol, &head, body, &caller).await;
         }
-        let route = match caller {
-            // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
-            Identity::Anonymous => Ok(Route::about_server(self.own())),
-            _ => self.route_in_time(protocol, &head).await,
-        };
         let mut request = Request::from_parts(head, body);
-        match route {
-            Err(problem) => refuse(protocol, &problem),
-            Ok(Route::Local(..)) if is_of_peer && is_for_port(request.uri().path()) => {
-                self.answer_port(request, &caller).await
-            }
-            Ok(Route::Local(dialects, entered)) => {
-                // The other services notice by themselves that the server stops; reflection is a library's.
-                if request.uri().path() == REFLECTION {
-                    request = request.map(|body| self.cut_at_stop(body).0);
+        if is_of_peer && is_for_port(request.uri().path()) {
+            request.extensions_mut().insert(OfPeer);
+        }
+        self.answer_at_shard(protocol, request, caller).await
+    }
+
+    /// Answers a request here, or through the server of its shard. If a node of a cluster turns out to be gone before it
+    /// has got anything of the request, another one is waited for.
+    async fn answer_at_shard(
+        &self,
+        protocol: Protocol,
+        mut request: Request<Body>,
+        caller: Identity,
+    ) -> Response<Body> {
+        let until = Instant::now() + OWNER_WAIT_MAX;
+        loop {
+            let (head, body) = request.into_parts();
+            let route = match caller {
+                // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
+                Identity::Anonymous => Ok(Route::about_server(self.own())),
+                _ => self.route_in_time(protocol, &head).await,
+            };
+            request = Request::from_parts(head, body);
+            let shard = match route {
+                Err(problem) => return refuse(protocol, &problem),
+                Ok(Route::Local(..)) if request.extensions().get::<OfPeer>().is_some() => {
+                    return self.answer_port(request, &caller).await;
                 }
-                request.extensions_mut().insert(caller);
-                entered.until_read(dialects.answer(protocol, request).await)
+                Ok(Route::Local(dialects, entered)) => {
+                    // The other services notice by themselves that the server stops; reflection is a library's.
+                    if request.uri().path() == REFLECTION {
+                        request = request.map(|body| self.cut_at_stop(body).0);
+                    }
+                    request.extensions_mut().insert(caller);
+                    return entered.until_read(dialects.answer(protocol, request).await);
+                }
+                Ok(Route::Remote(shard)) => shard,
+            };
+            if self.router.topology().owners().is_none() {
+                return self
+                    .forward_request(protocol, &shard, request, &caller)
+                    .await;
             }
-            Ok(Route::Remote(shard)) => {
-                self.forward_request(protocol, &shard, request, &caller)
-                    .await
+            match self
+                .try_forward_unread(protocol, &shard, request, &caller)
+                .await
+            {
+                Ok(response) => return response,
+                Err((words, unread)) => match unread.filter(|_| Instant::now() < until) {
+                    None => return self.unreached(protocol, &words),
+                    Some(again) => request = again,
+                },
             }
+            let again = until.min(Instant::now() + RETRY_EVERY);
+            self.wait_for_owner(again, || None::<()>).await;
         }
     }
 

@@ -1,13 +1,13 @@
 //! A restart of all nodes, one after the other, under load: no request fails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use ganger_e2e::http::{Client, RequestError, Response};
 use serde_json::{Value, json};
 
@@ -132,7 +132,7 @@ impl<'a> User<'a> {
     fn work(mut self, shard: usize) -> Vec<String> {
         let lease = json!({"queues": [{"queue": "q"}], "worker": format!("w{shard}"), "max": 20,
             "lease_for": "30s", "wait": "500ms"});
-        let mut done = Vec::new();
+        let (mut done, mut handed_out) = (Vec::new(), BTreeSet::new());
         loop {
             // Jobs that were there before the end are found after it.
             let is_over = self.balancer.is_over.load(Ordering::Relaxed);
@@ -143,6 +143,11 @@ impl<'a> User<'a> {
                 return done;
             }
             for job in jobs {
+                // A grant that nobody got is released, and has used a number: attempts do not tell.
+                if !handed_out.insert(job["id"].to_string()) {
+                    let again = format!("a job was handed out twice: {job}");
+                    self.balancer.note(again);
+                }
                 let report = json!({"job": job["id"], "token": job["token"], "result": 1});
                 let path = format!("/api/v1/leases/complete?shard={shard}");
                 if self.call(&path, &report).is_some() {
@@ -247,5 +252,41 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
         handed_over >= SHARDS,
         "each shard had to move at least once"
     );
+    nodes.stop()
+}
+
+#[test]
+fn a_request_for_the_shard_of_a_dead_node_waits_for_the_next_owner() -> Result<()> {
+    const NAME: &str = "a_request_for_the_shard_of_a_dead_node_waits";
+    /// Every request waits so long before it is refused.
+    const WAITS_FOR: Duration = Duration::from_secs(5);
+    let Some(mut nodes) = Nodes::start(NAME, 1, &["a", "b"])? else {
+        return Ok(());
+    };
+    // The first node came alone, and owns the shard.
+    let mut client = Client::new(nodes.setup("b").address, RESPONSE_TIMEOUT);
+    let mut enqueue = |id: &str| {
+        let job = json!({"id": id, "queue": "q", "kind": "k"});
+        let answer = client.request("POST", "/api/v1/jobs", &job);
+        answer.map_err(|error| anyhow!("{error:?}"))
+    };
+    ensure!(enqueue("before")?.status < 300);
+    nodes.server("a").kill()?;
+    for attempt in 0.. {
+        let begun = Instant::now();
+        let answer = enqueue("after")?;
+        if answer.status < 300 {
+            break;
+        }
+        // On a machine that does other things too, the shard may be taken over later.
+        let (text, took) = (answer.to_text(), begun.elapsed());
+        ensure!(
+            took >= WAITS_FOR.mul_f64(0.9),
+            "refused after {took:?}: {text}"
+        );
+        ensure!(attempt < 10, "nobody takes the shard over: {text}");
+    }
+    let server = nodes.setup("a").start()?;
+    *nodes.server("a") = server;
     nodes.stop()
 }

@@ -15,7 +15,7 @@ use http_body_util::{BodyStream, StreamBody};
 use hyper::body::Frame;
 
 use super::routing::SHARD;
-use super::{REFLECTION, ShardDispatch};
+use super::{REFLECTION, ShardDispatch, unread_body};
 use crate::impersonation::{self, ON_BEHALF};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
@@ -90,9 +90,43 @@ impl ShardDispatch {
         &self,
         protocol: Protocol,
         shard: &ShardId,
-        mut request: Request<Body>,
+        request: Request<Body>,
         caller: &Identity,
     ) -> Response<Body> {
+        let forwarded = self.try_forward(protocol, shard, request, caller).await;
+        forwarded.unwrap_or_else(|words| self.unreached(protocol, &words))
+    }
+
+    /// Forwards a request. If nothing of it was sent, returns the reason, and the request, if nobody has read from its
+    /// body.
+    pub(super) async fn try_forward_unread(
+        &self,
+        protocol: Protocol,
+        shard: &ShardId,
+        request: Request<Body>,
+        caller: &Identity,
+    ) -> Result<Response<Body>, (String, Option<Request<Body>>)> {
+        let (head, body) = request.into_parts();
+        let (unread, body) = unread_body::keep(body);
+        let passed = Request::from_parts(head.clone(), body);
+        let forwarded = self.try_forward(protocol, shard, passed, caller).await;
+        forwarded.map_err(|words| {
+            let body = unread.take();
+            (words, body.map(|body| Request::from_parts(head, body)))
+        })
+    }
+
+    /// Forwards a request to the server of another shard.
+    ///
+    /// # Errors
+    /// If the server could not be reached: the reason.
+    async fn try_forward(
+        &self,
+        protocol: Protocol,
+        shard: &ShardId,
+        mut request: Request<Body>,
+        caller: &Identity,
+    ) -> Result<Response<Body>, String> {
         let is_reading = request.method() == Method::GET;
         let is_waiting = LONG_CALLS.contains(&request.uri().path());
         let is_submitting = request.uri().path() == ENQUEUE_STREAM;
@@ -114,43 +148,41 @@ impl ShardDispatch {
             // A caller that only reads, perhaps for long, can retry; a change is waited for.
             () = self.stopping.cancelled(), if is_reading || is_waiting => {
                 let problem = Problem::new("unavailable", "the server is stopping: try again");
-                return refuse(protocol, &problem);
+                return Ok(refuse(protocol, &problem));
             }
         };
         let response = match answer {
             Ok(response) => response.map(Body::new),
             Err(RouteError::OutcomeUnknown { shard, reason }) if !may_change => {
                 let error = RouteError::Unreachable { shard, reason };
-                return self.unreached(protocol, &error.to_string());
+                return Err(error.to_string());
             }
             Err(error @ RouteError::OutcomeUnknown { .. }) => {
                 self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
-                return refuse(
-                    protocol,
-                    &Problem::new("outcome_unknown", error.to_string()),
-                );
+                let problem = Problem::new("outcome_unknown", error.to_string());
+                return Ok(refuse(protocol, &problem));
             }
-            Err(error) => return self.unreached(protocol, &error.to_string()),
+            Err(error) => return Err(error.to_string()),
         };
         if is_unknown_there(&response) {
             let error = RouteError::Unreachable {
                 shard: shard.clone(),
                 reason: "its server does not accept the token or certificate of this one: see `peer_token_file` and docs/shards.md".to_owned(),
             };
-            return self.unreached(protocol, &error.to_string());
+            return Ok(self.unreached(protocol, &error.to_string()));
         }
         if is_waiting {
-            return response.map(|body| self.until_stopping(body));
+            return Ok(response.map(|body| self.until_stopping(body)));
         }
         if is_submitting {
-            return response.map(|body| end_with_retry(body, cut));
+            return Ok(response.map(|body| end_with_retry(body, cut)));
         }
         if is_reading {
             let stopping = self.stopping.clone().cancelled_owned();
-            return response
-                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping)));
+            return Ok(response
+                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping))));
         }
-        response
+        Ok(response)
     }
 
     /// Returns the frames of a gRPC response until the server stops; then a status that asks the caller to retry.
@@ -180,7 +212,7 @@ impl ShardDispatch {
         (Body::new(StreamBody::new(frames)), cut)
     }
 
-    fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
+    pub(super) fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
         self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
         let problem = Problem::new("shard_unreachable", words);
         refuse(
