@@ -12,9 +12,11 @@ mod connect;
 mod count;
 mod create;
 mod expired_jobs;
+mod export;
 mod fault;
 mod flushes;
 mod graph;
+mod import;
 mod limits;
 mod list;
 mod load;
@@ -42,6 +44,8 @@ mod wal;
 
 pub use audit::{AuditReport, Finding, check};
 pub use backup::backup;
+pub use export::Export;
+pub use import::Import;
 #[doc(hidden)]
 pub use limits::Limits;
 pub use reader::EmbeddedReader;

@@ -63,6 +63,26 @@ pub enum AdminError {
         /// The name that was given.
         name: String,
     },
+    /// The cluster has no shard of this id.
+    #[error(
+        "{database} has no shard {shard:?}: `ganger cluster status` lists its shards, and the store must have the id of one of them"
+    )]
+    NoSuchShard {
+        /// Host and name of the database.
+        database: String,
+        /// Id of the shard.
+        shard: String,
+    },
+    /// The shard has been used already.
+    #[error(
+        "shard {shard} of {database} has been used: take a store into it before any job is enqueued there"
+    )]
+    ShardInUse {
+        /// Host and name of the database.
+        database: String,
+        /// Id of the shard.
+        shard: String,
+    },
     /// The number of the shard is too large.
     #[error("a database has shards 0 to {max}, not {shard}", max = SHARDS_MAX - 1)]
     ShardNumber {
@@ -107,6 +127,11 @@ impl Admin {
             session: session.map_err(|fault| explain(&label, fault))?,
             label,
         })
+    }
+
+    /// Returns host and name of the database, and the connection.
+    pub(crate) fn parts(&mut self) -> (&str, &mut Session) {
+        (&self.label, &mut self.session)
     }
 
     /// Makes the roles `ganger_admin` and `ganger_node` and the functions of the schema `ganger`; what is there
@@ -326,7 +351,8 @@ fn literal(text: &str) -> String {
     format!("E'{escaped}'")
 }
 
-fn explain(label: &str, fault: Fault) -> AdminError {
+/// Says what a fault means for an operator.
+pub(crate) fn explain(label: &str, fault: Fault) -> AdminError {
     let database = label.to_owned();
     match fault {
         Fault::Refused { code, message } if code == SqlState::INSUFFICIENT_PRIVILEGE => {

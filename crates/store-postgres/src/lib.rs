@@ -18,9 +18,11 @@ mod count;
 mod database;
 mod durability;
 mod expired_jobs;
+mod export;
 mod fault;
 mod fence;
 mod header;
+mod import;
 mod limits;
 mod list;
 mod load;
@@ -53,6 +55,7 @@ pub use admin::{Admin, AdminError, SHARDS_MAX};
 pub use control::{Directory, ShardEntry, ShardStatus};
 pub use database::Database;
 pub use durability::{Durability, DurabilityMode, durability};
+pub use import::Imported;
 #[doc(hidden)]
 pub use limits::Limits;
 pub use nodes::{

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod row;
 pub mod secondary_index;
 pub mod small;
+pub mod transfer;
 pub mod values;
 
 use std::fmt::Display;

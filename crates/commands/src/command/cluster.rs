@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use ganger_store_embedded::{Export, Import};
 use ganger_store_postgres::{
     Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, durability,
     set_draining,
@@ -10,6 +11,7 @@ use ganger_store_postgres::{
 use ganger_types::ShardId;
 use serde_json::json;
 
+use super::outbox::read_shard;
 use crate::context::{Context, remark};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::show::escape;
@@ -27,7 +29,13 @@ pub(crate) enum ClusterCommand {
     Migrate(StoreArgs),
     /// Add a shard to a cluster. Several nodes serve it at once, a server alone from its next start on.
     AddShard(StoreArgs),
-    /// Make a node give its shards to the other nodes, one every 5 seconds; it gets none until it starts again.
+    /// Take the store of a server on one machine into the empty shard of the same id. Stop that server before, and do
+    /// not start it again afterwards.
+    Import(ImportArgs),
+    /// Write a shard into the file of a store for a server on one machine. Nobody can use the shard in the cluster
+    /// afterwards.
+    Export(ExportArgs),
+    /// Make a node hand its shards over to the other nodes; it gets none until it starts again.
     Drain(DrainArgs),
     /// Show the shards of a cluster, who owns them, and what an acknowledged job survives.
     Status(StoreArgs),
@@ -45,6 +53,32 @@ pub(crate) struct StoreArgs {
     /// File with the password of that role.
     #[arg(long, value_name = "FILE", env = "GANGER_STORE_PASSWORD_FILE")]
     store_password_file: Option<PathBuf>,
+}
+
+/// Arguments of `ganger cluster import`.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// File of the store. It stays as it is; a copy beside it needs as much room for the time of the import.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Arguments of `ganger cluster export`.
+#[derive(Args, Debug)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Id of the shard.
+    #[arg(value_parser = read_shard)]
+    shard: ShardId,
+
+    /// File of the new store.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Arguments of `ganger cluster drain`.
@@ -85,6 +119,8 @@ pub(crate) fn run(context: &Context, command: &ClusterCommand) -> Outcome {
         ClusterCommand::Init(args) => init(args),
         ClusterCommand::Migrate(args) => migrate(args),
         ClusterCommand::AddShard(args) => add_shard(args),
+        ClusterCommand::Import(args) => import(args),
+        ClusterCommand::Export(args) => export(args),
         ClusterCommand::Drain(args) => drain(args),
         ClusterCommand::Status(args) => status(context, args),
     }
@@ -171,6 +207,39 @@ fn add_shard(args: &StoreArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
+fn import(args: &ImportArgs) -> Outcome {
+    let mut admin = args.store.admin()?;
+    let export = Export::open(&args.file).map_err(failure)?;
+    let imported = admin.import(&export).map_err(failure)?;
+    let (shard, rows) = (export.shard(), imported.rows);
+    remark(format!(
+        "shard {shard} has the {rows} rows of {} now: start nodes, and no server on this file any more",
+        args.file.display()
+    ));
+    Ok(Exit::Done)
+}
+
+fn export(args: &ExportArgs) -> Outcome {
+    let settings = args.store.settings()?;
+    let database = Database::new(settings.clone()).map_err(failure)?;
+    let directory = Directory::read(&database).map_err(failure)?;
+    let shard = &args.shard;
+    let number = directory.number(shard).ok_or_else(|| {
+        failure(format!(
+            "the cluster has no shard {shard}: `ganger cluster status` lists its shards"
+        ))
+    })?;
+    let mut import = Import::create(&args.file, shard).map_err(failure)?;
+    let mut admin = args.store.admin()?;
+    let rows = admin.export(settings, (number, shard), &mut import);
+    let rows = rows.map_err(failure)?;
+    remark(format!(
+        "{} has the {rows} rows of shard {shard} now, which no node can open any more",
+        args.file.display()
+    ));
+    Ok(Exit::Done)
+}
+
 fn drain(args: &DrainArgs) -> Outcome {
     let database = Database::new(args.store.settings()?).map_err(failure)?;
     if !set_draining(&database, &args.node, !args.undo).map_err(failure)? {
@@ -183,7 +252,7 @@ fn drain(args: &DrainArgs) -> Outcome {
         format!("node {} takes shards again", args.node)
     } else {
         format!(
-            "node {} gives its shards away: `ganger nodes` shows how far it is",
+            "node {} hands its shards over: `ganger nodes` shows how far it is",
             args.node
         )
     });

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod cluster_example;
+mod cluster_import;
 mod dashboard;
 mod disk_full;
 mod documents;
