@@ -60,6 +60,23 @@ impl ClusterState {
         self.shards.iter().find(|it| it.shard == *shard)
     }
 
+    /// Returns the shards that this node owns.
+    pub fn owned(&self) -> Vec<ShardId> {
+        let is_owned = |it: &&ClusterShard| it.owner.as_ref() == Some(&self.node);
+        let owned = self.shards.iter().filter(is_owned);
+        owned.map(|it| it.shard.clone()).collect()
+    }
+
+    /// Whether other nodes own all of these shards; one that was removed is nobody's.
+    pub fn are_elsewhere(&self, shards: &[ShardId]) -> bool {
+        let is_elsewhere = |it: &ClusterShard| {
+            let owner = it.owner.as_ref();
+            owner.is_some_and(|owner| *owner != self.node)
+        };
+        let mut known = shards.iter().filter_map(|shard| self.shard(shard));
+        known.all(is_elsewhere)
+    }
+
     /// Whether requests may take another way than in another state.
     fn leads_elsewhere(&self, other: &Self) -> bool {
         let places = |state: &Self| -> Vec<(String, String, bool)> {
@@ -169,6 +186,37 @@ mod tests {
             version: 1,
             is_ready: true,
         }
+    }
+
+    #[test]
+    fn a_node_that_hands_over_waits_for_its_own_shards_only() {
+        let placed = |id: &str, owner: Option<&str>| ClusterShard {
+            shard: shard(id),
+            node: owner.map(str::to_owned),
+            owner: owner.map(str::to_owned),
+            epoch: 1,
+        };
+        let mut state = ClusterState {
+            shards: vec![
+                placed("1", Some("a")),
+                placed("2", None),
+                placed("3", Some("b")),
+            ],
+            ..state()
+        };
+        state.node = "a".to_owned();
+        let ours = state.owned();
+        assert_eq!(ours, [shard("1")], "nobody owns shard 2");
+        assert!(!state.are_elsewhere(&ours));
+        state.shards[0].owner = None;
+        assert!(
+            !state.are_elsewhere(&ours),
+            "its new node does not serve it yet"
+        );
+        state.shards[0].owner = Some("b".to_owned());
+        assert!(state.are_elsewhere(&ours));
+        state.shards.clear();
+        assert!(state.are_elsewhere(&ours));
     }
 
     #[test]

@@ -184,14 +184,9 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
     }))
 }
 
-/// Beats whenever another node has released a shard for this one, until the beats have ended.
+/// Beats whenever another node has released a shard for this one, until the server stops.
 async fn beat_when_released(dispatcher: Arc<ShardDispatch>, orders: Sender<Order>) {
-    loop {
-        dispatcher.released().notified().await;
-        if orders.send(Order::Beat).is_err() {
-            return;
-        }
-    }
+    while dispatcher.next_release().await.is_some() && orders.send(Order::Beat).is_ok() {}
 }
 
 impl Node {
@@ -200,15 +195,14 @@ impl Node {
     pub(crate) async fn hand_over_all(&self) {
         self.shared.takes_more.store(false, Ordering::Release);
         self.shared.owners.change(|state| state.is_ready = false);
-        if !self.is_owner() {
-            return;
-        }
-        if self.orders.send(Order::Drain).is_err() {
+        // Other shards may have no owner at all.
+        let handing_over = self.shared.owners.now().owned();
+        if handing_over.is_empty() || self.orders.send(Order::Drain).is_err() {
             return;
         }
         let mut changes = self.shared.owners.subscribe();
         let handed_over = async {
-            while self.is_owner() && self.has_taker() {
+            while !self.shared.owners.now().are_elsewhere(&handing_over) && self.has_taker() {
                 // It changes at the latest with the next beat that finds another owner.
                 if changes.changed().await.is_err() {
                     return;
@@ -227,14 +221,6 @@ impl Node {
         }
         // Until their next beats, other nodes send requests here.
         tokio::time::sleep(2 * BEAT_EVERY).await;
-    }
-
-    /// Whether this node owns a shard, or one that it gave away has no owner yet.
-    fn is_owner(&self) -> bool {
-        let state = self.shared.owners.now();
-        let is_elsewhere =
-            |owner: &Option<String>| owner.as_ref().is_some_and(|it| *it != state.node);
-        !state.shards.iter().all(|shard| is_elsewhere(&shard.owner))
     }
 
     /// Whether another node takes shards.

@@ -248,6 +248,10 @@ impl Serving {
     /// Tells other nodes that they can take the shards that this one has released for them.
     fn tell_released(&mut self, seen: &Seen) {
         for shard in &seen.shards {
+            if shard.node == self.name.node {
+                // It came back before its new node was told.
+                self.released.remove(&shard.number);
+            }
             if shard.is_ours || shard.node == self.name.node {
                 continue;
             }

@@ -6,10 +6,9 @@ use ganger_access::Identity;
 use ganger_dialect_http::Problem;
 use ganger_types::ShardId;
 use http::{Method, Request, Response, StatusCode, Uri};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{OWNER_WAIT_MAX, ShardDispatch};
+use super::{OWNER_WAIT_MAX, SHARD, ShardDispatch};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
@@ -40,28 +39,31 @@ impl ShardDispatch {
 
     /// Answers [`ShardDispatch::tell_released`] of another node, once the shard is served here.
     pub(super) async fn take_shard(&self, shard: Option<ShardId>) -> Response<Body> {
+        let Some(shard) = shard else {
+            let words = format!("header {SHARD} is missing, or names no shard");
+            return refuse(Protocol::Http, &Problem::new("invalid_value", words));
+        };
         self.released.notify_one();
         let until = Instant::now() + OWNER_WAIT_MAX;
-        let is_here = || {
-            let local = self.local();
-            let shard = shard.as_ref().filter(|shard| local.contains_key(shard));
-            shard.map(|_| ())
-        };
+        let is_here = || self.local().contains_key(&shard).then_some(());
         if self.wait_for_owner(until, is_here).await.is_some() {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::NO_CONTENT;
             return response;
         }
-        let words = "this node does not serve the shard yet";
+        let words = format!("this node does not serve shard {shard} yet");
         refuse(Protocol::Http, &Problem::new("shard_unreachable", words))
     }
 
-    /// Returns what is notified when another node has released a shard for this one.
+    /// Waits until another node has released a shard for this one; `None` when the server stops.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(dead_code, reason = "no shard moves")
     )]
-    pub(crate) fn released(&self) -> &Notify {
-        &self.released
+    pub(crate) async fn next_release(&self) -> Option<()> {
+        tokio::select! {
+            () = self.released.notified() => Some(()),
+            () = self.stopping.cancelled() => None,
+        }
     }
 }
