@@ -39,17 +39,17 @@ impl Router {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError>,
     {
-        let link = self.link(shard)?;
-        forward_over(link, shard, request).await
+        self.link(shard)?.forward(shard, request).await
     }
+}
 
-    /// Like [`Router::forward`], over a connection of its own: for an exchange that lasts long and whose reader may be
-    /// slow.
+impl Link {
+    /// Forwards a request to the server of a shard over this connection; see [`Router::forward`].
     ///
     /// # Errors
     /// See [`Router::forward`].
-    pub async fn forward_alone<B>(
-        &self,
+    pub async fn forward<B>(
+        mut self,
         shard: &ShardId,
         request: Request<B>,
     ) -> Result<Response<Body>, RouteError>
@@ -57,51 +57,38 @@ impl Router {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<StdError>,
     {
-        let link = self.link_alone(shard)?;
-        forward_over(link, shard, request).await
-    }
-}
-
-async fn forward_over<B>(
-    mut link: Link,
-    shard: &ShardId,
-    request: Request<B>,
-) -> Result<Response<Body>, RouteError>
-where
-    B: HttpBody<Data = Bytes> + Send + 'static,
-    B::Error: Into<StdError>,
-{
-    let unreachable = |error: tonic::transport::Error| RouteError::Unreachable {
-        shard: shard.clone(),
-        reason: words(&error),
-    };
-    let unanswered = |error: tonic::transport::Error| {
-        if was_never_sent(&error) {
-            return unreachable(error);
-        }
-        RouteError::OutcomeUnknown {
+        let unreachable = |error: tonic::transport::Error| RouteError::Unreachable {
             shard: shard.clone(),
             reason: words(&error),
-        }
-    };
-    let (mut head, body) = request.into_parts();
-    clean(&mut head.headers);
-    let path = head.uri.path_and_query().cloned();
-    let mut target = uri::Parts::default();
-    target.path_and_query = path;
-    head.uri = Uri::from_parts(target).unwrap_or_default();
-    head.version = Version::HTTP_2;
-    // The extensions are only for this server.
-    head.extensions.clear();
-    let request = Request::from_parts(head, Body::new(body));
-    std::future::poll_fn(|cx| link.poll_ready(cx))
-        .await
-        .map_err(unreachable)?;
-    let mut response = link.call(request).await.map_err(unanswered)?;
-    clean(response.headers_mut());
-    *response.version_mut() = Version::HTTP_11;
-    response.extensions_mut().clear();
-    Ok(response)
+        };
+        let unanswered = |error: tonic::transport::Error| {
+            if was_never_sent(&error) {
+                return unreachable(error);
+            }
+            RouteError::OutcomeUnknown {
+                shard: shard.clone(),
+                reason: words(&error),
+            }
+        };
+        let (mut head, body) = request.into_parts();
+        clean(&mut head.headers);
+        let path = head.uri.path_and_query().cloned();
+        let mut target = uri::Parts::default();
+        target.path_and_query = path;
+        head.uri = Uri::from_parts(target).unwrap_or_default();
+        head.version = Version::HTTP_2;
+        // The extensions are only for this server.
+        head.extensions.clear();
+        let request = Request::from_parts(head, Body::new(body));
+        std::future::poll_fn(|cx| self.poll_ready(cx))
+            .await
+            .map_err(unreachable)?;
+        let mut response = self.call(request).await.map_err(unanswered)?;
+        clean(response.headers_mut());
+        *response.version_mut() = Version::HTTP_11;
+        response.extensions_mut().clear();
+        Ok(response)
+    }
 }
 
 fn clean(headers: &mut HeaderMap) {

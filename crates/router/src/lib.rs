@@ -144,12 +144,12 @@ impl Router {
         self.0.links.link(shard, &self.address(shard)?)
     }
 
-    /// Makes a new connection to the server of a shard, for one long exchange that would disturb others over a shared
-    /// connection.
+    /// Makes a connection of its own to the server of a shard: for one exchange that lasts long, and whose reader may be
+    /// slow, so that others are not disturbed.
     ///
     /// # Errors
     /// If the shard is unknown, or nobody serves it.
-    pub(crate) fn link_alone(&self, shard: &ShardId) -> Result<Link, RouteError> {
+    pub fn link_alone(&self, shard: &ShardId) -> Result<Link, RouteError> {
         self.0.links.make(shard, &self.address(shard)?)
     }
 

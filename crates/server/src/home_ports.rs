@@ -2,27 +2,22 @@
 //! requests and connections are passed on to the main port of that node, and answered there.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use futures::future::BoxFuture;
 use ganger_access::Identity;
 use ganger_dialect_http::Problem;
-use ganger_router::Address;
 use ganger_shard::Handle;
-use http::{Request, Response, StatusCode, Uri, uri};
-use tokio::time::{Instant, sleep};
+use http::{HeaderValue, Request, Response, Uri, uri};
 
 use crate::port_handler::refuse;
 use crate::security::Protocol;
-use crate::shard_dispatch::{OWNER_WAIT_MAX, ShardDispatch};
+use crate::shard_dispatch::{ForPort, SHARD, ShardDispatch};
 
 /// Path prefix of what a node passes on to another one; the name of the port's feature follows.
 const PREFIX: &str = "/peer/";
 /// Path of a Redis connection that a node passes on.
 pub(crate) const REDIS_CONNECTION: &str = "/peer/redis";
-/// Pause before a node is tried again that did not take a connection.
-const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// A port over the default shard.
 pub(crate) trait HomePort: Send + Sync {
@@ -93,7 +88,7 @@ impl ShardDispatch {
         port.answer(request, caller).await
     }
 
-    /// Passes a request of a port on to the node that serves the default shard.
+    /// Passes a request of a port on to the node that serves the default shard, as soon as one does.
     #[cfg_attr(
         not(feature = "quantumleap"),
         expect(dead_code, reason = "its port alone does so")
@@ -104,84 +99,14 @@ impl ShardDispatch {
         mut request: Request<Body>,
         caller: &Identity,
     ) -> Response<Body> {
-        if let Err(reason) = self.wait_for_home(Instant::now() + OWNER_WAIT_MAX).await {
-            let problem = Problem::new("shard_unreachable", reason);
-            return refuse(Protocol::Http, &problem.retry_after(Duration::from_secs(1)));
-        }
         *request.uri_mut() = rewritten(request.uri(), |path| format!("{PREFIX}{feature}{path}"));
-        let home = self.router().home().clone();
-        self.forward_request(Protocol::Http, &home, request, caller)
+        let home = self.router().home().as_str();
+        if let Ok(home) = HeaderValue::from_str(home) {
+            request.headers_mut().insert(SHARD, home);
+        }
+        request.extensions_mut().insert(ForPort);
+        self.answer_at_shard(Protocol::Http, request, caller.clone())
             .await
-    }
-
-    /// Opens a stream to the node that serves the default shard, over a connection of its own. `make` returns the
-    /// request of an attempt, and what writes its body.
-    ///
-    /// # Errors
-    /// If no node could be reached within a few seconds; the message is for the client.
-    #[cfg_attr(
-        not(feature = "redis"),
-        expect(dead_code, reason = "HTTP does not need it")
-    )]
-    pub(crate) async fn stream_to_home<W>(
-        &self,
-        caller: &Identity,
-        make: impl Fn() -> (W, Request<Body>),
-    ) -> Result<(W, Response<Body>), String> {
-        let until = Instant::now() + OWNER_WAIT_MAX;
-        loop {
-            self.wait_for_home(until).await?;
-            let home = self.router().home();
-            let (writer, mut request) = make();
-            self.add_forwarding_headers(request.headers_mut(), home, caller);
-            let reason = match self.router().forward_alone(home, request).await {
-                Ok(response) if response.status() == StatusCode::OK => {
-                    return Ok((writer, response.map(Body::new)));
-                }
-                Ok(response) if response.status() != StatusCode::SERVICE_UNAVAILABLE => {
-                    let status = response.status();
-                    return Err(format!(
-                        "the node that serves shard {home} refused with {status}: give all nodes the same settings"
-                    ));
-                }
-                Ok(_) => format!("shard {home} is moving to another node: try again"),
-                Err(error) => error.to_string(),
-            };
-            if Instant::now() >= until {
-                return Err(reason);
-            }
-            sleep(RETRY_AFTER).await;
-        }
-    }
-
-    /// Waits until another node serves the default shard.
-    ///
-    /// # Errors
-    /// If none does in time, or this node does now; the message is for the client.
-    async fn wait_for_home(&self, until: Instant) -> Result<(), String> {
-        let home = self.router().home();
-        let address = || self.router().topology().address(home);
-        let look = || {
-            if self.router().handle(home).is_some() {
-                let words = format!("this node has just taken shard {home} over: try again");
-                return Some(Err(words));
-            }
-            match address() {
-                Address::At(_) => Some(Ok(())),
-                Address::Away(_) => None,
-                Address::Unknown => Some(Err(self.router().unknown(home).to_string())),
-            }
-        };
-        if let Some(found) = self.wait_for_owner(until, look).await {
-            return found;
-        }
-        let reason = match address() {
-            Address::Away(reason) => reason,
-            _ => "it has just moved".to_owned(),
-        };
-        Err(format!(
-            "shard {home} cannot be reached: {reason}; try again, nothing is lost"
-        ))
     }
 }
 

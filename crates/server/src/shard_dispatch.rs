@@ -10,7 +10,6 @@ mod waiting;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
@@ -36,7 +35,7 @@ pub(crate) use in_flight::InFlight;
 use routing::named_shard;
 pub(crate) use routing::{Route, SHARD, SHARD_PARAMETER};
 pub(crate) use waiting::OWNER_WAIT_MAX;
-use waiting::WaitingRequests;
+use waiting::{WaitingRequests, add_wait_left, wait_until};
 
 /// Path prefix of the service for peers.
 const PEERS: &str = "/ganger.v1.Peers/";
@@ -44,12 +43,9 @@ const PEERS: &str = "/ganger.v1.Peers/";
 /// Path of the schema reflection stream.
 const REFLECTION: &str = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 
-/// Interval at which a node that could not be reached is tried again.
-const RETRY_EVERY: Duration = Duration::from_millis(200);
-
-/// Extension of a request that another node passes on to a port over the default shard.
+/// Extension of a request to a port over the default shard, on its way from the node that has got it.
 #[derive(Clone, Copy)]
-struct OfPeer;
+pub(crate) struct ForPort;
 
 /// The dialects over one shard.
 pub(crate) struct Dialects {
@@ -216,31 +212,31 @@ impl ShardDispatch {
         }
         let mut request = Request::from_parts(head, body);
         if is_of_peer && is_for_port(request.uri().path()) {
-            request.extensions_mut().insert(OfPeer);
+            request.extensions_mut().insert(ForPort);
         }
         self.answer_at_shard(protocol, request, caller).await
     }
 
     /// Answers a request here, or through the server of its shard. If a node of a cluster turns out to be gone before it
     /// has got anything of the request, another one is waited for.
-    async fn answer_at_shard(
+    pub(crate) async fn answer_at_shard(
         &self,
         protocol: Protocol,
         mut request: Request<Body>,
         caller: Identity,
     ) -> Response<Body> {
-        let until = Instant::now() + OWNER_WAIT_MAX;
+        let until = wait_until(request.headers());
         loop {
             let (head, body) = request.into_parts();
             let route = match caller {
                 // Requests that need no credentials concern this server, and nothing is forwarded without an identity.
                 Identity::Anonymous => Ok(Route::about_server(self.own())),
-                _ => self.route_in_time(protocol, &head).await,
+                _ => self.route_in_time(protocol, &head, until).await,
             };
             request = Request::from_parts(head, body);
             let shard = match route {
                 Err(problem) => return refuse(protocol, &problem),
-                Ok(Route::Local(..)) if request.extensions().get::<OfPeer>().is_some() => {
+                Ok(Route::Local(..)) if request.extensions().get::<ForPort>().is_some() => {
                     return self.answer_port(request, &caller).await;
                 }
                 Ok(Route::Local(dialects, entered)) => {
@@ -258,6 +254,7 @@ impl ShardDispatch {
                     .forward_request(protocol, &shard, request, &caller)
                     .await;
             }
+            add_wait_left(request.headers_mut(), until);
             match self
                 .try_forward_unread(protocol, &shard, request, &caller)
                 .await
@@ -268,8 +265,7 @@ impl ShardDispatch {
                     Some(again) => request = again,
                 },
             }
-            let again = until.min(Instant::now() + RETRY_EVERY);
-            self.wait_for_owner(again, || None::<()>).await;
+            self.wait_to_retry(until).await;
         }
     }
 

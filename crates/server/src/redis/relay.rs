@@ -8,9 +8,11 @@ use futures::future::BoxFuture;
 use ganger_access::{BytesInProcess, Identity};
 use ganger_dialect_http::Problem;
 use ganger_dialect_resp::{Login, LoginError, Protocol, RelayedSession};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use ganger_router::Address;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode, percent_encode};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use super::RedisPart;
 use crate::byte_stream::writable_body;
@@ -18,7 +20,7 @@ use crate::home_ports::REDIS_CONNECTION;
 use crate::listen::ConnectionIdentity;
 use crate::port_handler::{PeerAddress, refuse};
 use crate::security::Protocol as Port;
-use crate::shard_dispatch::ShardDispatch;
+use crate::shard_dispatch::{OWNER_WAIT_MAX, ShardDispatch};
 
 /// Header with the version of the protocol that the client chose, 2 or 3.
 const PROTOCOL: HeaderName = HeaderName::from_static("ganger-redis-protocol");
@@ -27,25 +29,79 @@ const NAME: HeaderName = HeaderName::from_static("ganger-redis-name");
 /// Header with the address of the client.
 const CLIENT: HeaderName = HeaderName::from_static("ganger-redis-client");
 
-/// Opens a stream to the node that serves the default shard.
+/// Opens a stream to the node that serves the default shard, over a connection of its own.
 ///
 /// # Errors
-/// If none could be reached; the message is for the client.
+/// If no node could be reached within a few seconds; the message is for the client.
 pub(super) async fn dial(
     dispatcher: &ShardDispatch,
     from: SocketAddr,
     session: RelayedSession,
 ) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin, String> {
-    let opened = dispatcher.stream_to_home(&session.identity, || {
+    let router = dispatcher.router();
+    let until = Instant::now() + OWNER_WAIT_MAX;
+    loop {
+        wait_for_home(dispatcher, until).await?;
+        let home = router.home();
         let (writer, body) = writable_body();
         let mut request = Request::new(body);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static(REDIS_CONNECTION);
         insert_session(request.headers_mut(), from, &session);
-        (writer, request)
-    });
-    let (writer, response) = opened.await?;
-    Ok(writer.with(response.into_body()))
+        dispatcher.add_forwarding_headers(request.headers_mut(), home, &session.identity);
+        let answered = match router.link_alone(home) {
+            Ok(link) => link.forward(home, request).await,
+            Err(error) => Err(error),
+        };
+        let reason = match answered {
+            Ok(response) if response.status() == StatusCode::OK => {
+                return Ok(writer.with(Body::new(response.into_body())));
+            }
+            Ok(response) if response.status() != StatusCode::SERVICE_UNAVAILABLE => {
+                let status = response.status();
+                return Err(format!(
+                    "the node that serves shard {home} refused with {status}: give all nodes the same settings"
+                ));
+            }
+            Ok(_) => format!("shard {home} is moving to another node: try again"),
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() >= until {
+            return Err(reason);
+        }
+        dispatcher.wait_to_retry(until).await;
+    }
+}
+
+/// Waits until another node serves the default shard.
+///
+/// # Errors
+/// If none does in time, or this node does now; the message is for the client.
+async fn wait_for_home(dispatcher: &ShardDispatch, until: Instant) -> Result<(), String> {
+    let router = dispatcher.router();
+    let home = router.home();
+    let address = || router.topology().address(home);
+    let look = || {
+        if router.handle(home).is_some() {
+            let words = format!("this node has just taken shard {home} over: try again");
+            return Some(Err(words));
+        }
+        match address() {
+            Address::At(_) => Some(Ok(())),
+            Address::Away(_) => None,
+            Address::Unknown => Some(Err(router.unknown(home).to_string())),
+        }
+    };
+    if let Some(found) = dispatcher.wait_for_owner(until, look).await {
+        return found;
+    }
+    let reason = match address() {
+        Address::Away(reason) => reason,
+        _ => "it has just moved".to_owned(),
+    };
+    Err(format!(
+        "shard {home} cannot be reached: {reason}; try again, nothing is lost"
+    ))
 }
 
 fn insert_session(headers: &mut HeaderMap, from: SocketAddr, session: &RelayedSession) {

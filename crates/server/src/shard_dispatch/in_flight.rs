@@ -1,12 +1,10 @@
 //! Requests in progress at a shard that moves to another node: the shard is closed once they are answered.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use http::Response;
-use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -70,45 +68,19 @@ impl Entered {
         match self.0 {
             None => response,
             Some(token) => response.map(|body| {
-                Body::new(CountedBody {
-                    body,
-                    _token: token,
-                })
+                Body::new(body.map_err(move |error| {
+                    // The closure lives as long as the body.
+                    let _counted = &token;
+                    error
+                }))
             }),
         }
-    }
-}
-
-/// The body of a response that counts as in progress.
-struct CountedBody {
-    body: Body,
-    _token: TaskTrackerToken,
-}
-
-impl HttpBody for CountedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use futures::FutureExt as _;
-    use http_body_util::BodyExt as _;
 
     use super::*;
 
