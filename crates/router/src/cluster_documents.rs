@@ -44,10 +44,11 @@ pub fn shards_document(router: Option<&Router>) -> ClusterShards {
 }
 
 fn placed(shard: &ClusterShard) -> ganger_document::view::cluster::ClusterShard {
-    let state = match &shard.owner {
-        None => "unowned",
-        owner if *owner == shard.node => "owned",
-        Some(_) => "moving",
+    let state = match (&shard.owner, &shard.closed) {
+        (None, Some(closed)) => closed,
+        (None, None) => "unowned",
+        (owner, _) if *owner == shard.node => "owned",
+        (Some(_), _) => "moving",
     };
     ganger_document::view::cluster::ClusterShard {
         shard: ShardId::to_string(&shard.shard),

@@ -153,11 +153,19 @@ impl Router {
         self.0.links.make(shard, &self.address(shard)?)
     }
 
+    /// Makes a connection to the node of a cluster at an address, which need not serve a shard.
+    ///
+    /// # Errors
+    /// If the address cannot be used.
+    pub fn link_at(&self, address: &str) -> Result<Link, RouteError> {
+        self.0.links.make(self.home(), address)
+    }
+
     fn address(&self, shard: &ShardId) -> Result<String, RouteError> {
         match self.0.topology.address(shard) {
             Address::At(address) => Ok(address),
             Address::Unknown => Err(self.unknown(shard)),
-            Address::Away(reason) => Err(RouteError::Unreachable {
+            Address::Away(reason) | Address::Closed(reason) => Err(RouteError::Unreachable {
                 shard: shard.clone(),
                 reason,
             }),

@@ -36,6 +36,8 @@ pub struct ClusterShard {
     pub owner: Option<String>,
     /// Number of times that the shard has changed hands, and been taken back.
     pub epoch: u64,
+    /// Why no node may own it, such as `rewound`; `None` if one may.
+    pub closed: Option<String>,
 }
 
 /// What a node knows of its cluster.
@@ -136,6 +138,9 @@ impl Owners {
         let Some(found) = state.shards.iter().find(|it| it.shard == *shard) else {
             return Address::Unknown;
         };
+        if let (Some(state), None) = (&found.closed, &found.owner) {
+            return Address::Closed(format!("it is {state}: see `ganger cluster status`"));
+        }
         let Some(name) = found.owner.as_ref().or(found.node.as_ref()) else {
             return Address::Away("no node owns it yet".to_owned());
         };
@@ -173,6 +178,7 @@ mod tests {
             node: Some(node.to_owned()),
             owner: owner.map(str::to_owned),
             epoch: 1,
+            closed: None,
         };
         ClusterState {
             node: "a".to_owned(),
@@ -195,6 +201,7 @@ mod tests {
             node: owner.map(str::to_owned),
             owner: owner.map(str::to_owned),
             epoch: 1,
+            closed: None,
         };
         let mut state = ClusterState {
             shards: vec![
@@ -231,5 +238,14 @@ mod tests {
             assert!(matches!(found, Address::Away(_)), "{away}: {found:?}");
         }
         assert_eq!(owners.shards().len(), 4);
+        owners.change(|now| {
+            for shard in &mut now.shards {
+                shard.closed = Some("rewound".to_owned());
+            }
+        });
+        let found = owners.address(&shard("2"));
+        assert!(matches!(found, Address::Closed(_)), "{found:?}");
+        // What is known of that is older than the owner.
+        assert_eq!(owners.address(&shard("1")), Address::At("b:1".to_owned()));
     }
 }

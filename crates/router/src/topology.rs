@@ -31,6 +31,8 @@ pub enum Address {
     At(String),
     /// It has none at the moment; the text says why.
     Away(String),
+    /// No node may serve it until an operator has acted; the text says why.
+    Closed(String),
     /// There is no such shard.
     Unknown,
 }

@@ -5,6 +5,7 @@
 
 mod beats;
 mod counters;
+pub(crate) mod marks;
 mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,8 @@ struct Held {
     ownerships: BTreeMap<u32, Arc<Ownership>>,
     /// Epochs of all shards, by their numbers.
     epochs: BTreeMap<u32, u64>,
+    /// Shards that no node may own, and why.
+    closed: BTreeMap<u32, String>,
     /// Shards that this node does not hold before these times.
     refused: BTreeMap<u32, Duration>,
 }
@@ -69,8 +72,10 @@ impl Shared {
 
     /// Whether the node may hold a shard now.
     fn may_hold(&self, shard: u32) -> bool {
-        let until = self.held().refused.get(&shard).copied();
+        let held = self.held();
+        let until = held.refused.get(&shard).copied();
         self.takes_more.load(Ordering::Acquire)
+            && !held.closed.contains_key(&shard)
             && until.is_none_or(|until| SystemClock.monotonic() >= until)
     }
 
@@ -176,6 +181,8 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
         orders.clone(),
     );
     tokio::spawn(serving.run(seen));
+    let (marks, stopping) = (Arc::clone(&member.marks), dispatcher.stopping().clone());
+    tokio::spawn(marks::tell(Arc::clone(&dispatcher), marks, stopping));
     tokio::spawn(beat_when_released(dispatcher, orders.clone()));
     Ok(Some(Node {
         orders,

@@ -12,6 +12,7 @@ use ganger_types::ShardId;
 use crate::config::{Config, ConfigError};
 use crate::error::StartError;
 use crate::node::NodeCounters;
+use crate::node::marks::Marks;
 
 /// Bytes of payloads and results that each shard keeps in memory, so that few are read from the database.
 const BLOB_CACHE_BYTES: usize = 256 << 20;
@@ -32,6 +33,8 @@ pub(crate) struct Membership {
     pub(crate) home: ShardId,
     pub(crate) owners: Owners,
     pub(crate) counters: Arc<NodeCounters>,
+    /// What is known of the confirmed commits of all shards.
+    pub(crate) marks: Arc<Marks>,
 }
 
 /// Connects to the cluster of the database, and adds its shards to the settings. `None` if the store is a file.
@@ -122,6 +125,7 @@ fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership,
         node: None,
         owner: None,
         epoch: 0,
+        closed: None,
     });
     owners.change(|state| {
         node.clone_into(&mut state.node);
@@ -139,6 +143,7 @@ fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership,
         home: config.shards[0].clone(),
         owners,
         counters: Arc::default(),
+        marks: Arc::default(),
     })
 }
 
@@ -185,6 +190,10 @@ impl Cluster {
             }
         };
         let store = PostgresStore::new(&self.database, number, shard, &self.node);
+        let store = match &self.member {
+            Some(member) => store.with_known(&member.marks.of(shard)),
+            None => store,
+        };
         let settings = Settings {
             blob_cache_bytes: BLOB_CACHE_BYTES,
             ..settings

@@ -26,6 +26,8 @@ use tower::ServiceExt as _;
 
 use crate::home_ports::{HomePort, HomePorts, is_for_port};
 use crate::impersonation::{self, ON_BEHALF};
+#[cfg(feature = "postgres")]
+use crate::node::marks::{MARKS, Marks};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
@@ -98,6 +100,9 @@ pub(crate) struct ShardDispatch {
     stopping: CancellationToken,
     /// Notified when another node has released a shard for this one.
     released: Notify,
+    /// What is known of the confirmed commits of the cluster's shards; `None` if this is no node of a cluster.
+    #[cfg(feature = "postgres")]
+    marks: Option<Arc<Marks>>,
     #[cfg(feature = "dashboard")]
     dashboard: Option<ganger_dashboard::Dashboard>,
 }
@@ -122,6 +127,8 @@ impl ShardDispatch {
             forwarded,
             stopping,
             released: Notify::new(),
+            #[cfg(feature = "postgres")]
+            marks: None,
             #[cfg(feature = "dashboard")]
             dashboard: None,
         }
@@ -159,6 +166,18 @@ impl ShardDispatch {
     /// Returns the ports over the default shard.
     pub(crate) fn ports(&self) -> &[Arc<dyn HomePort>] {
         &self.ports
+    }
+
+    /// Lets other nodes of the cluster tell what they know of confirmed commits.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn with_marks(self, marks: Option<Arc<Marks>>) -> Self {
+        Self { marks, ..self }
+    }
+
+    /// Returns what is known of the confirmed commits of the cluster's shards; `None` if this is no node of a cluster.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn marks(&self) -> Option<&Marks> {
+        self.marks.as_deref()
     }
 
     /// Serves the dashboard beside the dialects.
@@ -206,6 +225,10 @@ impl ShardDispatch {
         let (head, body) = request.into_parts();
         if is_of_peer && head.uri.path() == TAKE_SHARD {
             return self.take_shard(named_shard(&head)).await;
+        }
+        #[cfg(feature = "postgres")]
+        if is_of_peer && head.uri.path() == MARKS {
+            return self.learn_marks(body).await;
         }
         if !matches!(caller, Identity::Anonymous) && self.is_for_all(protocol, &head) {
             return self.answer_for_all(protocol, &head, body, &caller).await;

@@ -52,8 +52,8 @@ impl Endings {
     /// here; any other end is that of the process. The first one is recorded: the others follow from it.
     fn record(&self, shard: &ShardId, cause: &StopCause) {
         let left = self.running.fetch_sub(1, Ordering::AcqRel) - 1;
-        if matches!(cause, StopCause::Fenced { .. }) && left > 0 {
-            tracing::warn!(%shard, left, "another process owns the shard; the other shards are served on");
+        if is_of_shard_alone(cause) && left > 0 {
+            tracing::warn!(%shard, left, %cause, "the shard has ended; the other shards are served on");
             return;
         }
         self.first.send_if_modified(|first| {
@@ -62,6 +62,11 @@ impl Endings {
             is_first
         });
     }
+}
+
+/// Whether a shard ends alone for this reason, and the other shards of the process are served on.
+pub(crate) fn is_of_shard_alone(cause: &StopCause) -> bool {
+    matches!(cause, StopCause::Fenced { .. } | StopCause::Rewound { .. })
 }
 
 /// Where the shards of this process are stored, if not in files.
@@ -106,11 +111,18 @@ impl Stores {
         None
     }
 
+    /// Returns what is known of the confirmed commits of all shards, if this process is a node of a cluster.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn marks(&self) -> Option<Arc<crate::node::marks::Marks>> {
+        let member = self.cluster.as_ref()?.member()?;
+        Some(Arc::clone(&member.marks))
+    }
+
     /// Returns the metrics of the node, if this process is one of a cluster.
     #[cfg(feature = "postgres")]
     pub(crate) fn metrics(&self) -> Option<Source> {
         let member = self.cluster.as_ref()?.member()?;
-        Some(member.counters.source(&member.owners))
+        Some(member.counters.source(&member.owners, &member.marks))
     }
 
     /// [`Stores::metrics`] in a build without clusters.

@@ -106,6 +106,8 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     };
     let over_home = parts.iter().filter_map(|part| part.home_port.clone());
     let dispatcher = wiring.dispatcher(vacant.as_ref(), over_home.collect());
+    #[cfg(feature = "postgres")]
+    let dispatcher = dispatcher.with_marks(stores.marks());
     #[cfg(feature = "dashboard")]
     let dispatcher = dispatcher.with_dashboard(crate::dashboard::open(
         &common, &shards, &router, &attention,
@@ -275,8 +277,8 @@ impl Running {
         first.unwrap_or_else(|| (self.shard().id().clone(), StopCause::Requested))
     }
 
-    /// Stops the server. A node of a cluster first hands its shards over to other nodes. Then workers get no new jobs and report those that they hold; other requests are served
-    /// meanwhile, and idle workers cause no delay. Then long polls and streams end, requests in flight are answered,
+    /// Stops the server. A node of a cluster first hands its shards over to other nodes. Then workers get no new jobs
+    /// and report those that they hold; other requests are served meanwhile, and idle workers cause no delay. Then long polls and streams end, requests in flight are answered,
     /// and the store is closed. Each of the two phases takes at most the stop timeout.
     pub async fn stop(self) {
         #[cfg(feature = "postgres")]

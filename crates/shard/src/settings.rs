@@ -107,6 +107,11 @@ pub enum StopCause {
         /// Description of the cause.
         reason: String,
     },
+    /// The store has lost commits that were confirmed: its server went back in time.
+    Rewound {
+        /// Description of the cause.
+        reason: String,
+    },
     /// The store could not be opened again, or not be read, after a failed commit or at start.
     StoreLost {
         /// Description of the cause.
@@ -126,6 +131,7 @@ impl fmt::Display for StopCause {
         match self {
             Self::Requested => f.write_str("the server is stopping"),
             Self::Fenced { reason }
+            | Self::Rewound { reason }
             | Self::StoreLost { reason, .. }
             | Self::InvariantBroken { reason } => f.write_str(reason),
         }

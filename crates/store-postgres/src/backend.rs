@@ -145,6 +145,12 @@ pub trait ClaimTables {
     /// As above.
     fn write_fence(&mut self, row: FenceRow, epoch: u64, owner: &str) -> Result<u64, Fault>;
 
+    /// Writes the state of the shard in both rows of the fence: `open`, or why nobody may own it.
+    ///
+    /// # Errors
+    /// As above.
+    fn write_state(&mut self, state: &str) -> Result<(), Fault>;
+
     /// Returns the sequence of the last commit whose rows are written, and the sealed header; `None` if it is missing.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use ganger_types::ShardId;
 use crate::backend::{Backend, ClaimTables, FenceRow, LockWait, SlotEnd};
 use crate::durability::Durability;
 use crate::fault::Fault;
-use crate::fence::Claimant;
+use crate::fence::{Claimant, REWOUND};
 use crate::header::Header;
 use crate::log::Log;
 
@@ -88,17 +88,23 @@ impl Attempt<'_> {
     fn run<T: ClaimTables>(&self, tables: &mut T, wait: LockWait) -> Result<Taken, Fault> {
         tables.take_warning();
         let taken = self.take(tables, wait);
+        // A shard that is found to be rewound is closed by the same transaction.
         if taken.as_ref().is_err_and(|fault| !fault.is_lost()) {
             tables.rollback()?;
         }
         let taken = taken?;
         match tables.take_warning() {
-            None => Ok(taken),
+            None => taken.map_err(Fault::Store),
             Some(warning) => Err(Fault::Lost(warning)),
         }
     }
 
-    fn take<T: ClaimTables>(&self, tables: &mut T, wait: LockWait) -> Result<Taken, Fault> {
+    /// Returns the shard; or why it can have no owner, which its fence says from now on.
+    fn take<T: ClaimTables>(
+        &self,
+        tables: &mut T,
+        wait: LockWait,
+    ) -> Result<Result<Taken, StoreError>, Fault> {
         tables.begin(wait)?;
         let fence = tables
             .lock_fence()?
@@ -124,6 +130,18 @@ impl Attempt<'_> {
         let ends = tables.ends()?;
         let log = Log::new(fence.identity, epoch, &ends)
             .ok_or_else(|| Fault::Damaged("the log has lost its last record".to_owned()))?;
+        let mark = self.claimant.mark;
+        if mark.is_missing_from(fence.epoch, log.last) {
+            tables.write_state(REWOUND)?;
+            tables.commit()?;
+            return Ok(Err(StoreError::Rewound {
+                path: self.label.to_owned(),
+                found: log.last,
+                found_epoch: fence.epoch,
+                known: mark.sequence,
+                known_epoch: mark.epoch,
+            }));
+        }
         if log.last < header.sequence {
             let (last, rows) = (log.last, header.sequence);
             return Err(Fault::Damaged(format!(
@@ -131,11 +149,11 @@ impl Attempt<'_> {
             )));
         }
         tables.commit()?;
-        Ok(Taken {
+        Ok(Ok(Taken {
             log,
             header,
             away: away(&ends),
-        })
+        }))
     }
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::database::{Database, QUERY_MAX};
 use crate::fault::Fault;
+use crate::fence::OPEN;
 use crate::schema::{FORMAT, NODE};
 
 /// Makes the control tables. `{node}` stands for the role of the nodes.
@@ -59,6 +60,13 @@ pub struct ShardStatus {
     pub checkpoint: u64,
     /// Sequence of the last commit in the log.
     pub last: u64,
+}
+
+impl ShardStatus {
+    /// Whether a node may own the shard.
+    pub fn is_open(&self) -> bool {
+        self.state == OPEN
+    }
 }
 
 impl Directory {
@@ -127,44 +135,52 @@ impl Directory {
     /// # Errors
     /// If the database cannot be reached, or a shard of the directory is missing.
     pub fn status(&self, database: &Arc<Database>) -> Result<Vec<ShardStatus>, StoreError> {
-        let label = database.settings().label();
-        let parts = self.shards.iter().map(|shard| {
-            let (number, schema) = (shard.number, crate::schema::schema_of(shard.number));
-            format!(
-                "SELECT {number}::int8, epoch, state, owner, format::int8,
+        statuses(database, &self.shards)
+    }
+}
+
+/// Reads the state of shards, in the order of their numbers.
+pub(crate) fn statuses(
+    database: &Arc<Database>,
+    shards: &[ShardEntry],
+) -> Result<Vec<ShardStatus>, StoreError> {
+    let label = database.settings().label();
+    let parts = shards.iter().map(|shard| {
+        let (number, schema) = (shard.number, crate::schema::schema_of(shard.number));
+        format!(
+            "SELECT {number}::int8, epoch, state, owner, format::int8,
                     (SELECT sequence FROM {schema}.checkpoint),
                     (SELECT max(seq) FROM (SELECT max(seq) AS seq FROM {schema}.log_0
                         UNION ALL SELECT max(seq) FROM {schema}.log_1
                         UNION ALL SELECT max(seq) FROM {schema}.log_2) AS ends)
                  FROM {schema}.fence WHERE what = 'log'"
-            )
-        });
-        let sql = parts.collect::<Vec<_>>().join("\nUNION ALL ");
-        if sql.is_empty() {
-            return Ok(Vec::new());
-        }
-        let rows = database.query(&sql, &[], QUERY_MAX);
-        let rows = rows.map_err(|fault| explain(fault, &label))?;
-        let damaged = |error: tokio_postgres::Error| Fault::from(error).at(&label, "read");
-        let number = |row: &tokio_postgres::Row, column: usize| {
-            let number: Option<i64> = row.try_get(column).map_err(damaged)?;
-            Ok(u64::try_from(number.unwrap_or(0)).unwrap_or(0))
-        };
-        let mut all = Vec::with_capacity(rows.len());
-        for row in &rows {
-            all.push(ShardStatus {
-                number: u32::try_from(number(row, 0)?).unwrap_or(0),
-                epoch: number(row, 1)?,
-                state: row.try_get(2).map_err(damaged)?,
-                owner: row.try_get(3).map_err(damaged)?,
-                format: u32::try_from(number(row, 4)?).unwrap_or(0),
-                checkpoint: number(row, 5)?,
-                last: number(row, 6)?,
-            });
-        }
-        all.sort_unstable_by_key(|shard| shard.number);
-        Ok(all)
+        )
+    });
+    let sql = parts.collect::<Vec<_>>().join("\nUNION ALL ");
+    if sql.is_empty() {
+        return Ok(Vec::new());
     }
+    let rows = database.query(&sql, &[], QUERY_MAX);
+    let rows = rows.map_err(|fault| explain(fault, &label))?;
+    let damaged = |error: tokio_postgres::Error| Fault::from(error).at(&label, "read");
+    let number = |row: &tokio_postgres::Row, column: usize| {
+        let number: Option<i64> = row.try_get(column).map_err(damaged)?;
+        Ok(u64::try_from(number.unwrap_or(0)).unwrap_or(0))
+    };
+    let mut all = Vec::with_capacity(rows.len());
+    for row in &rows {
+        all.push(ShardStatus {
+            number: u32::try_from(number(row, 0)?).unwrap_or(0),
+            epoch: number(row, 1)?,
+            state: row.try_get(2).map_err(damaged)?,
+            owner: row.try_get(3).map_err(damaged)?,
+            format: u32::try_from(number(row, 4)?).unwrap_or(0),
+            checkpoint: number(row, 5)?,
+            last: number(row, 6)?,
+        });
+    }
+    all.sort_unstable_by_key(|shard| shard.number);
+    Ok(all)
 }
 
 /// Says what to do if the control tables cannot be read.

@@ -5,10 +5,13 @@ use ganger_store::StoreError;
 use ganger_types::Epoch;
 
 use crate::fault::Fault;
+use crate::mark::Mark;
 use crate::schema::FORMAT;
 
 /// State of a shard that can have an owner.
-const OPEN: &str = "open";
+pub(crate) const OPEN: &str = "open";
+/// State of a shard whose log has lost commits, until an operator accepts that.
+pub(crate) const REWOUND: &str = "rewound";
 
 /// The row `log` of the fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub struct Claimant<'a> {
     pub owner: &'a str,
     /// The epoch that it had, if it takes the shard back only from itself; `None` if it takes it from anybody.
     pub back: Option<Epoch>,
+    /// What is known to be confirmed.
+    pub mark: Mark,
 }
 
 impl Fence {
@@ -51,13 +56,21 @@ impl Fence {
             }));
         }
         if self.state != OPEN {
-            let state = &self.state;
+            if claimant.back.is_some() {
+                return Err(Fault::Fenced {
+                    theirs: Some(Epoch(self.epoch)),
+                });
+            }
+            let reason = match self.state.as_str() {
+                REWOUND => "it is rewound: it has lost commits that were confirmed; `ganger cluster status` shows its last one, and `ganger cluster accept-rewind` opens it again".to_owned(),
+                state => format!(
+                    "it is {state}: the shard is being moved, or has moved, to another database"
+                ),
+            };
             return Err(Fault::Store(StoreError::Io {
                 path,
                 doing: "opened",
-                reason: format!(
-                    "it is {state}: the shard is being moved, or has moved, to another database"
-                ),
+                reason,
             }));
         }
         let is_ours = claimant
@@ -102,7 +115,12 @@ mod tests {
 
     fn next(owner: &str, back: Option<u64>) -> Option<u64> {
         let back = back.map(Epoch);
-        fence().next_epoch(Claimant { owner, back }, "test").ok()
+        let claimant = Claimant {
+            owner,
+            back,
+            mark: Mark::default(),
+        };
+        fence().next_epoch(claimant, "test").ok()
     }
 
     #[test]
@@ -127,10 +145,19 @@ mod tests {
         let claimant = Claimant {
             owner: "two",
             back: None,
+            mark: Mark::default(),
         };
         assert!(matches!(
             sealed.next_epoch(claimant, "test"),
             Err(Fault::Store(StoreError::Io { .. }))
+        ));
+        let claimant = Claimant {
+            back: Some(Epoch(7)),
+            ..claimant
+        };
+        assert!(matches!(
+            sealed.next_epoch(claimant, "test"),
+            Err(Fault::Fenced { .. })
         ));
     }
 }

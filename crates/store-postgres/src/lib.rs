@@ -28,6 +28,7 @@ mod list;
 mod load;
 mod log;
 mod lookup;
+mod mark;
 mod names;
 mod newest;
 mod nodes;
@@ -36,6 +37,7 @@ mod plan;
 mod postgres;
 mod reader;
 mod record;
+mod rewind;
 mod row_columns;
 mod row_tables;
 mod row_thread;
@@ -58,11 +60,13 @@ pub use durability::{Durability, DurabilityMode, durability};
 pub use import::Imported;
 #[doc(hidden)]
 pub use limits::Limits;
+pub use mark::{KnownMark, Mark};
 pub use nodes::{
     BEAT_EVERY, BeatError, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
     OWNERSHIP_LEASE_MIN, Seen, SeenNode, SeenShard, set_draining,
 };
 pub use reader::PostgresReader;
+pub use rewind::{RewindError, accept_rewind};
 pub use settings::{PasswordSource, Settings};
 pub use settings_error::SettingsError;
 pub use store::{PostgresStore, ShardStore};
@@ -77,6 +81,7 @@ pub mod rules {
     pub use crate::fence::{Claimant, Fence};
     pub use crate::header::Header;
     pub use crate::log::Target;
+    pub use crate::mark::epoch_after_rewind;
     pub use crate::newest::NewestServer;
     pub use crate::postgres::{Postgres, PostgresClaim, PostgresLog};
     pub use crate::record::{Place, in_rows, open};

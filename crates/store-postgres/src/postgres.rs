@@ -178,6 +178,14 @@ impl ClaimTables for PostgresClaim {
         })
     }
 
+    fn write_state(&mut self, state: &str) -> Result<(), Fault> {
+        let sql = self.names.sql("UPDATE {s}.fence SET state = $1");
+        let written = self.session.run_for(self.patience, async |wire| {
+            wire.execute_once(&sql, &[(&state, Type::TEXT)]).await
+        });
+        written.map(|_| ())
+    }
+
     fn checkpoint(&mut self) -> Result<Option<(u64, Vec<u8>)>, Fault> {
         let sql = self.names.sql("SELECT sequence, meta FROM {s}.checkpoint");
         let rows = self

@@ -15,6 +15,7 @@ use crate::fault::Fault;
 use crate::fence::Claimant;
 use crate::header::Header;
 use crate::log::{self, Log};
+use crate::mark::{KnownMark, Mark};
 use crate::postgres::Postgres;
 use crate::record::RecordBuilder;
 use crate::row_thread::RowThread;
@@ -38,6 +39,8 @@ pub struct ShardStore<B: Backend> {
     durability: Option<Durability>,
     /// Time since the last record at the last claim, by the clock of the database.
     away: Option<Duration>,
+    /// What is known to be confirmed, here and by other nodes.
+    known: Arc<KnownMark>,
     /// The thread that writes rows; `None` before the shard is opened, and if it has none.
     row_thread: Option<RowThread<B>>,
 }
@@ -67,8 +70,17 @@ impl<B: Backend> ShardStore<B> {
             builder: RecordBuilder::default(),
             durability: None,
             away: None,
+            known: Arc::default(),
             row_thread: None,
         }
+    }
+
+    /// Shares what is known to be confirmed. A shard that has lost some of it is closed for all, until an operator
+    /// accepts the loss.
+    #[must_use]
+    pub fn with_known(self, known: &Arc<KnownMark>) -> Self {
+        let known = Arc::clone(known);
+        Self { known, ..self }
     }
 
     /// Returns what an acknowledged commit survives, as the settings of the database said at the last connection;
@@ -92,6 +104,17 @@ impl<B: Backend> ShardStore<B> {
             Some(_) => shared.backend.outlast(|| self.try_take(back)),
         };
         taken.map_err(|fault| self.explain(fault, back, "opened"))
+    }
+
+    /// Notes a confirmed commit. It counts as unknown if commits before it are lost, as others know: the shard is then
+    /// closed when it is taken back.
+    fn note_confirmed(&self, epoch: u64, sequence: u64) -> Result<(), CommitError> {
+        let known = self.known.learn(Mark { epoch, sequence });
+        if known.is_missing_from(epoch, sequence) {
+            let reason = "another node knows of later commits: the database went back in time";
+            return Err(CommitError::Unknown(reason.to_owned()));
+        }
+        Ok(())
     }
 
     /// Converts the fault of an operation in the epoch `ours`.
@@ -125,6 +148,7 @@ impl<B: Backend> ShardStore<B> {
         let claimant = Claimant {
             owner: &owner,
             back,
+            mark: self.known.now(),
         };
         let claim = claim::claim(backend, &self.shard, claimant)?;
         let epoch = Epoch(claim.log.epoch);
@@ -352,7 +376,10 @@ impl<B: Backend> Store for ShardStore<B> {
             return Err(CommitError::Unknown(reason.to_owned()));
         };
         log.check(commit)?;
-        let committed = self.try_commit(&log, commit);
+        let mut committed = self.try_commit(&log, commit);
+        if committed.is_ok() {
+            committed = self.note_confirmed(log.epoch, commit.sequence);
+        }
         if let Err(CommitError::Unknown(_) | CommitError::Fenced { .. }) = &committed {
             self.appending = None;
             self.shared.close();

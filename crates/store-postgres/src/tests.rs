@@ -5,4 +5,5 @@ mod log_tables;
 mod nodes;
 mod outcomes;
 mod readers;
+mod rewind;
 mod support;

@@ -77,6 +77,22 @@ pub enum StoreError {
         /// The epoch that owns the store.
         theirs: Epoch,
     },
+    /// The store has lost commits that were confirmed: its server went back in time.
+    #[error(
+        "the store {path} went back in time: it ends with commit {found} of epoch {found_epoch}, and commit {known} of epoch {known_epoch} was confirmed before; if this is the state to continue with, run `ganger cluster accept-rewind SHARD --at {found}`"
+    )]
+    Rewound {
+        /// Path of the store.
+        path: String,
+        /// Sequence of its last commit.
+        found: u64,
+        /// Number of its last claim.
+        found_epoch: u64,
+        /// Largest sequence that was confirmed.
+        known: u64,
+        /// Epoch in which it was confirmed.
+        known_epoch: u64,
+    },
     /// The store belongs to another shard.
     #[error(
         "the store {path} belongs to shard {found}, not {wanted}: give the right --shard or another --db"

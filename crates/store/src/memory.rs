@@ -49,6 +49,12 @@ impl MemoryStore {
         }
     }
 
+    /// Raises the epoch to this one, for a copy that takes the commits of another store's owners.
+    pub fn raise_epoch(&self, epoch: Epoch) {
+        let mut state = lock(&self.state);
+        state.epoch = state.epoch.max(epoch);
+    }
+
     /// The sequence of the last commit.
     pub fn sequence(&self) -> u64 {
         lock(&self.state).sequence

@@ -1,12 +1,13 @@
 //! `ganger cluster`: prepares a PostgreSQL for shards, and shows what is in it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use ganger_store_embedded::{Export, Import};
 use ganger_store_postgres::{
-    Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, durability,
-    set_draining,
+    Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, accept_rewind,
+    durability, set_draining,
 };
 use ganger_types::ShardId;
 use serde_json::json;
@@ -37,6 +38,9 @@ pub(crate) enum ClusterCommand {
     Export(ExportArgs),
     /// Make a node hand its shards over to the other nodes; it gets none until it starts again.
     Drain(DrainArgs),
+    /// Open a shard again that was closed because it has lost commits, for example after its database was restored from
+    /// a backup. What the lost commits did is gone, and work of that time may run twice.
+    AcceptRewind(AcceptRewindArgs),
     /// Show the shards of a cluster, who owns them, and what an acknowledged job survives.
     Status(StoreArgs),
 }
@@ -81,6 +85,21 @@ pub(crate) struct ExportArgs {
     file: PathBuf,
 }
 
+/// Arguments of `ganger cluster accept-rewind`.
+#[derive(Args, Debug)]
+pub(crate) struct AcceptRewindArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Id of the shard.
+    #[arg(value_parser = read_shard)]
+    shard: ShardId,
+
+    /// Number of its last commit, as `ganger cluster status` shows it: the state to continue with.
+    #[arg(long, value_name = "COMMITS")]
+    at: u64,
+}
+
 /// Arguments of `ganger cluster drain`.
 #[derive(Args, Debug)]
 pub(crate) struct DrainArgs {
@@ -121,6 +140,7 @@ pub(crate) fn run(context: &Context, command: &ClusterCommand) -> Outcome {
         ClusterCommand::AddShard(args) => add_shard(args),
         ClusterCommand::Import(args) => import(args),
         ClusterCommand::Export(args) => export(args),
+        ClusterCommand::AcceptRewind(args) => accept(args),
         ClusterCommand::Drain(args) => drain(args),
         ClusterCommand::Status(args) => status(context, args),
     }
@@ -222,13 +242,8 @@ fn import(args: &ImportArgs) -> Outcome {
 fn export(args: &ExportArgs) -> Outcome {
     let settings = args.store.settings()?;
     let database = Database::new(settings.clone()).map_err(failure)?;
-    let directory = Directory::read(&database).map_err(failure)?;
     let shard = &args.shard;
-    let number = directory.number(shard).ok_or_else(|| {
-        failure(format!(
-            "the cluster has no shard {shard}: `ganger cluster status` lists its shards"
-        ))
-    })?;
+    let number = entry(&database, shard)?.number;
     let mut import = Import::create(&args.file, shard).map_err(failure)?;
     let mut admin = args.store.admin()?;
     let rows = admin.export(settings, (number, shard), &mut import);
@@ -236,6 +251,28 @@ fn export(args: &ExportArgs) -> Outcome {
     remark(format!(
         "{} has the {rows} rows of shard {shard} now, which no node can open any more",
         args.file.display()
+    ));
+    Ok(Exit::Done)
+}
+
+/// Returns a shard of the cluster.
+fn entry(database: &Arc<Database>, shard: &ShardId) -> Result<ShardEntry, Failure> {
+    let directory = Directory::read(database).map_err(failure)?;
+    let found = directory.shards.into_iter().find(|it| it.id == *shard);
+    found.ok_or_else(|| {
+        failure(format!(
+            "the cluster has no shard {shard}: `ganger cluster status` lists its shards"
+        ))
+    })
+}
+
+fn accept(args: &AcceptRewindArgs) -> Outcome {
+    let database = Database::new(args.store.settings()?).map_err(failure)?;
+    let (shard, at) = (entry(&database, &args.shard)?, args.at);
+    accept_rewind(&database, &shard, at).map_err(failure)?;
+    remark(format!(
+        "shard {} goes on after commit {at}; `ganger outbox --shard {}` shows whether its traffic with other shards has stopped",
+        shard.id, shard.id
     ));
     Ok(Exit::Done)
 }

@@ -54,8 +54,9 @@ pub struct ClusterShards {
 pub struct ClusterShard {
     /// Name of the shard.
     pub shard: String,
-    /// State of the shard: `owned`, `moving` (its owner gives it to another node) or `unowned` (a node is about to take
-    /// it over).
+    /// State of the shard: `owned`, `moving` (its owner gives it to another node), `unowned` (a node is about to take it
+    /// over), or why no node may own it: `rewound` (it has lost commits, and an operator has not accepted that yet) or
+    /// `exported`.
     pub state: String,
     /// Name of the node that owns it; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -25,6 +25,7 @@ mod quantumleap;
 mod resp;
 mod resp_guarded;
 mod restart;
+mod rewind;
 mod rolling_restart;
 mod same_documents;
 mod security;

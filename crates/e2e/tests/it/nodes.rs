@@ -24,7 +24,7 @@ const CYCLES: usize = 8;
 
 /// Nodes of one cluster.
 pub(crate) struct Nodes {
-    cluster: TestCluster,
+    pub(crate) cluster: TestCluster,
     started: BTreeMap<String, (Setup, Server)>,
     _directories: Vec<tempfile::TempDir>,
 }
@@ -59,13 +59,13 @@ impl Nodes {
     }
 
     /// Returns a node other than this one.
-    fn other(&self, name: &str) -> String {
+    pub(crate) fn other(&self, name: &str) -> String {
         let mut others = self.started.keys().filter(|node| *node != name);
         others.next().expect("there are several").clone()
     }
 
     /// Returns the owner of a shard, as a node sees it.
-    fn owner(&self, seen_by: &str, shard: &str) -> Result<Option<String>> {
+    pub(crate) fn owner(&self, seen_by: &str, shard: &str) -> Result<Option<String>> {
         let shards = ask(self.setup(seen_by), "/api/v1/shards")?.json();
         let shards = shards["shards"].as_array().context("there is a list")?;
         let mut found = shards.iter().filter(|it| it["shard"] == shard);
@@ -102,7 +102,7 @@ impl Nodes {
     }
 }
 
-fn ask(setup: &Setup, path: &str) -> Result<Response> {
+pub(crate) fn ask(setup: &Setup, path: &str) -> Result<Response> {
     let answer = setup.client().request("GET", path, &Value::Null);
     answer.map_err(|error| anyhow!("{path}: {error:?}"))
 }

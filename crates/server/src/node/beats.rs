@@ -91,7 +91,10 @@ impl Beats {
         match directory.and_then(|directory| directory.status(&self.database)) {
             Ok(status) => {
                 let epochs = status.iter().map(|shard| (shard.number, shard.epoch));
-                self.shared.held().epochs = epochs.collect();
+                let closed = status.iter().filter(|shard| !shard.is_open());
+                let mut held = self.shared.held();
+                held.epochs = epochs.collect();
+                held.closed = closed.map(|it| (it.number, it.state.clone())).collect();
             }
             Err(error) => tracing::debug!(%error, "the epochs of the shards cannot be read"),
         }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ganger_metrics::{Distribution, Exposition, Source};
 use ganger_router::Owners;
 
+use super::marks::Marks;
+
 /// Bounds of the times of hand-overs, in microseconds.
 const PAUSE_BOUNDS: &[u64] = &[
     10_000, 25_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000,
@@ -52,9 +54,16 @@ impl NodeCounters {
     }
 
     /// Returns the metrics of the node.
-    pub(crate) fn source(self: &Arc<Self>, owners: &Owners) -> Source {
-        let (counters, owners) = (Arc::clone(self), owners.clone());
-        Arc::new(move |out| counters.write(&owners, out))
+    pub(crate) fn source(self: &Arc<Self>, owners: &Owners, marks: &Arc<Marks>) -> Source {
+        let (counters, owners, marks) = (Arc::clone(self), owners.clone(), Arc::clone(marks));
+        Arc::new(move |out| {
+            counters.write(&owners, out);
+            let help = "Newest commit of a shard that this node knows to be confirmed.";
+            let mut gauge = out.gauge("ganger_cluster_confirmed_commits", help);
+            for (shard, mark) in marks.all() {
+                gauge.sample(&[("shard", shard.as_str())], mark.sequence);
+            }
+        })
     }
 
     fn write(&self, owners: &Owners, out: &mut Exposition) {
@@ -64,7 +73,13 @@ impl NodeCounters {
         let own = |owner: &Option<String>| owner.as_deref() == Some(&state.node);
         let owned = state.shards.iter().filter(|it| own(&it.owner)).count();
         let unowned = state.shards.iter().filter(|it| it.owner.is_none()).count();
+        let closed = state.shards.iter().filter(|it| it.closed.is_some()).count();
         for (name, help, number) in [
+            (
+                "ganger_cluster_shards_closed",
+                "Shards that no node may own before an operator acts, such as those that have lost commits.",
+                closed,
+            ),
             (
                 "ganger_cluster_nodes_alive",
                 "Nodes of the cluster that beat, as this node sees them.",

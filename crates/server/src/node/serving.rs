@@ -16,7 +16,7 @@ use super::{NodeContext, Order, Shared};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::shard_dispatch::{Dialects, ShardDispatch};
-use crate::shards::{FirstEnded, OnEnded, Opening, Stores, open};
+use crate::shards::{FirstEnded, OnEnded, Opening, Stores, is_of_shard_alone, open};
 
 /// Longest time for which the requests in progress at a shard delay its move.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(1);
@@ -32,8 +32,8 @@ enum Slot {
 enum Event {
     /// The attempt to open it has ended.
     Opened(SeenShard, Result<Handle, StartError>),
-    /// It has ended by itself, because another process took it over.
-    Ended(u32),
+    /// It has ended by itself, because another process took it over, or it has lost commits.
+    Ended(u32, StopCause),
     /// It has ended as it was asked to. If it goes to another node: the time since which it gets no request here.
     Closed(u32, Option<Duration>),
     /// The node that is to serve it does so, or not in time: the time without requests.
@@ -116,10 +116,10 @@ impl Serving {
                 tracing::error!(shard = %shard.id, %error, "the shard cannot be opened; it is tried again");
                 self.drop_slot(shard.number);
             }
-            Event::Ended(number) => {
+            Event::Ended(number, cause) => {
                 if let Some(Slot::Open(handle)) = self.slots.get(&number) {
                     let id = handle.id().clone();
-                    tracing::warn!(shard = %id, "another process owns the shard; the other shards are served on");
+                    tracing::warn!(shard = %id, %cause, "the shard has ended; the other shards are served on");
                     self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
                     if let Some(served) = self.withdraw(&id) {
                         // The streams of workers would go on, and get no jobs.
@@ -177,7 +177,7 @@ impl Serving {
             let is_placed = shard.is_ours && shard.node == self.name.node;
             match self.slots.get(&shard.number) {
                 None if is_placed && self.shared.may_hold(shard.number) => self.open(shard),
-                None if shard.is_ours && !is_placed => self.release(shard.number),
+                None if shard.is_ours => self.release(shard.number),
                 Some(Slot::Open(handle)) if !is_placed => {
                     let handle = handle.clone();
                     self.close(shard, handle);
@@ -203,13 +203,15 @@ impl Serving {
         });
     }
 
-    /// A shard that another process took over ends alone; any other end of a shard is that of the process.
+    /// A shard that another process took over, or that has lost commits, ends alone; any other end of a shard is that of the process.
     fn on_ended(&self, number: u32) -> OnEnded {
         let (events, ended) = (self.events_out.clone(), self.ended.clone());
         Arc::new(move |shard, cause| match cause {
             StopCause::Requested => {}
-            StopCause::Fenced { .. } => drop(events.send(Event::Ended(number))),
-            StopCause::StoreLost { .. } | StopCause::InvariantBroken { .. } => {
+            cause if is_of_shard_alone(cause) => {
+                drop(events.send(Event::Ended(number, cause.clone())));
+            }
+            _ => {
                 ended.send_if_modified(|first| {
                     let is_first = first.is_none();
                     first.get_or_insert_with(|| (shard.clone(), cause.clone()));
@@ -274,7 +276,11 @@ impl Serving {
         let held = self.shared.held();
         let is_open = |number| matches!(self.slots.get(number), Some(Slot::Open(_)));
         let mut placed = seen.shards.iter();
-        let is_served = placed.all(|shard| shard.node != self.name.node || is_open(&shard.number));
+        let is_served = placed.all(|shard| {
+            shard.node != self.name.node
+                || is_open(&shard.number)
+                || held.closed.contains_key(&shard.number)
+        });
         let nodes = seen.nodes.iter().map(|node| ClusterNode {
             name: node.name.clone(),
             address: node.address.clone(),
@@ -288,6 +294,7 @@ impl Serving {
             node: named(&shard.node),
             owner: named(&shard.holder),
             epoch: held.epochs.get(&shard.number).copied().unwrap_or(0),
+            closed: held.closed.get(&shard.number).cloned(),
         });
         let state = ClusterState {
             node: self.name.node.clone(),

@@ -89,6 +89,7 @@ async fn wait_for_home(dispatcher: &ShardDispatch, until: Instant) -> Result<(),
         match address() {
             Address::At(_) => Some(Ok(())),
             Address::Away(_) => None,
+            Address::Closed(reason) => Some(Err(format!("shard {home} is closed: {reason}"))),
             Address::Unknown => Some(Err(router.unknown(home).to_string())),
         }
     };

@@ -55,6 +55,12 @@ impl ShardDispatch {
         refuse(Protocol::Http, &Problem::new("shard_unreachable", words))
     }
 
+    /// Returns what is cancelled when the server stops.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn stopping(&self) -> &tokio_util::sync::CancellationToken {
+        &self.stopping
+    }
+
     /// Waits until another node has released a shard for this one; `None` when the server stops.
     #[cfg_attr(
         not(feature = "postgres"),

@@ -112,6 +112,11 @@ impl ShardDispatch {
                 "unknown_shard",
                 self.router.unknown(&shard).to_string(),
             )),
+            // Nobody waits for a shard that stays closed until an operator acts.
+            Address::Closed(reason) => Err(Problem::new(
+                "unavailable",
+                format!("shard {shard} is closed: {reason}"),
+            )),
             Address::Away(reason) => Err(away(format!(
                 "shard {shard} cannot be reached: {reason}; try again, nothing is lost"
             ))),

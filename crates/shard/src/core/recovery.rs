@@ -185,11 +185,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
     /// Resolves commits with unknown outcome: turns whose commits are in the store are released, the others fail.
     /// Returns false if the shard had to stop.
     fn settle_unknown(&mut self, opened: Opened) -> bool {
-        if opened.sequence > self.last_submitted || opened.sequence < self.durable {
-            let (ours, found) = (self.last_submitted, opened.sequence);
+        let (found, known) = (opened.sequence, self.durable);
+        if found < known {
             let reason = format!(
-                "the store stands at commit {found}, this shard gave it {ours} and saw {} confirmed: another process writes to it, or it went back in time",
-                self.durable
+                "the store went back in time: it ends with commit {found}, and commit {known} was confirmed before"
+            );
+            self.end(StopCause::Rewound { reason });
+            return false;
+        }
+        if found > self.last_submitted {
+            let reason = format!(
+                "the store stands at commit {found}, and this shard gave it {}: another process writes to it",
+                self.last_submitted
             );
             self.end(StopCause::Fenced { reason });
             return false;
@@ -237,6 +244,12 @@ impl<R: Reader, T: Ticket> Core<R, T> {
                 let shard = &self.settings.shard;
                 tracing::error!(%shard, %error, "another process has taken the shard over");
                 return self.end(StopCause::Fenced {
+                    reason: error.to_string(),
+                });
+            }
+            StoreError::Rewound { .. } => {
+                tracing::error!(shard = %self.settings.shard, %error, "the store has lost commits");
+                return self.end(StopCause::Rewound {
                     reason: error.to_string(),
                 });
             }

@@ -286,6 +286,11 @@ impl ClaimTables for ModelConnection {
         }
     }
 
+    fn write_state(&mut self, state: &str) -> Result<(), Fault> {
+        let state = Statement::WriteState(state.to_owned());
+        self.run(state).map(|_| ())
+    }
+
     fn checkpoint(&mut self) -> Result<Option<(u64, Vec<u8>)>, Fault> {
         self.read_checkpoint().map(Some)
     }

@@ -55,6 +55,14 @@ impl Servers {
                     Step::Done(Reply::Count(1))
                 }
             },
+            Statement::WriteState(state) => match step {
+                0 => Step::Lock(Resource::FenceLog, Mode::Exclusive),
+                1 => Step::Lock(Resource::FenceRows, Mode::Exclusive),
+                _ => {
+                    self.push(session, Op::State(state.clone()));
+                    Step::Done(Reply::Done)
+                }
+            },
             Statement::ReadCheckpoint => {
                 let header = &self.tables(session).header;
                 Step::Done(Reply::Checkpoint(header.sequence, header.seal()))
@@ -119,7 +127,7 @@ impl Servers {
                 let before = place.sequence.wrapping_sub(1);
                 let has_before = tables.slots[target.before].contains_key(&before);
                 let is_owner =
-                    fence == FenceUse::Apart || tables.epoch(FenceRow::Log) == place.epoch;
+                    fence == FenceUse::Apart || tables.is_owned(FenceRow::Log, place.epoch);
                 if !is_owner || !has_before {
                     return self.nothing(session);
                 }
@@ -197,7 +205,7 @@ impl Servers {
             (1, _) => Step::Lock(Resource::FenceRows, Mode::Shared),
             (2, _) => {
                 let tables = self.tables(session);
-                let is_owner = tables.epoch(FenceRow::Rows) == epoch;
+                let is_owner = tables.is_owned(FenceRow::Rows, epoch);
                 if !is_owner {
                     let refusal = tables.fence().refusal(epoch, "the model");
                     return Step::Refused(refusal);
@@ -251,7 +259,7 @@ impl Servers {
                 Step::Lock(Resource::FenceRows, Mode::Shared)
             }
             1 => {
-                if self.tables(session).epoch(FenceRow::Rows) != epoch {
+                if !self.tables(session).is_owned(FenceRow::Rows, epoch) {
                     let is_empty = self.tables(session).slots[slot].is_empty();
                     self.end(session);
                     return Step::Done(Reply::Emptied(is_empty));

@@ -17,6 +17,8 @@ pub(crate) const GOALS: &[&str] = &[
     "server-crashed",
     "promoted",
     "promoted-with-loss",
+    "rewind-noticed",
+    "rewind-accepted",
     "two-servers-accept-writes",
     "dumped",
     "lost-record-noticed",

@@ -39,7 +39,12 @@ impl World {
             planted: self.planted,
             newest: NewestServer::default(),
         };
-        self.machines[machine].process = Some(Process::new(number, backend));
+        let known = if self.planted.is(408) {
+            Arc::default()
+        } else {
+            Arc::clone(&self.known)
+        };
+        self.machines[machine].process = Some(Process::new(number, backend, known));
         self.resume(machine, STORE, Answer::Start)
     }
 
@@ -210,6 +215,8 @@ impl World {
                 self.is_closed = true;
                 Ok(())
             }
+            StoreError::Rewound { .. } => self.rewind_noticed(),
+            StoreError::Io { reason, .. } if reason.contains("it is rewound") => Ok(()),
             // A later claim has won.
             StoreError::Io { reason, .. } if reason.contains("another process owns") => Ok(()),
             other => Err(broken("D8", format!("the shard cannot be opened: {other}"))),
@@ -295,6 +302,7 @@ impl World {
                 Err(broken(rule, what))
             }
             StopCause::InvariantBroken { reason } => Err(broken("A1", reason.clone())),
+            StopCause::Rewound { .. } => self.rewind_noticed(),
             _ => Ok(()),
         }
     }

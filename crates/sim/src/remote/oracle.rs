@@ -53,6 +53,10 @@ pub(crate) struct Oracle {
     frozen: BTreeMap<u64, u64>,
     /// Processes that may have let out what a failover has lost.
     stale: BTreeSet<u64>,
+    /// Whether a failover has ever lost commits.
+    pub(crate) has_lost_commits: bool,
+    /// Commits that were let out and that a failover has lost, with their epochs, as long as nobody has accepted that.
+    lost: BTreeMap<u64, u64>,
 }
 
 impl Oracle {
@@ -72,6 +76,15 @@ impl Oracle {
                 opened.epoch.0, opened.sequence
             );
             return Err(broken("D2", what));
+        }
+        // A claim on the former primary, of which is heard only now, has seen them.
+        let mut unseen = self.lost.range(opened.sequence + 1..);
+        if let Some((sequence, epoch)) = unseen.find(|(_, epoch)| **epoch < opened.epoch.0) {
+            let what = format!(
+                "epoch {} goes on after commit {}, and commit {sequence} of epoch {epoch} was acknowledged and is lost",
+                opened.epoch.0, opened.sequence
+            );
+            return Err(broken("X6", what));
         }
         Ok(())
     }
@@ -159,9 +172,17 @@ impl Oracle {
 
     /// A failover has lost what follows this commit, with these processes alive.
     pub(crate) fn lost_after(&mut self, last: u64, alive: impl Iterator<Item = u64>) {
+        self.has_lost_commits = true;
         self.stale.extend(alive);
-        self.acknowledged.retain(|sequence, _| *sequence <= last);
+        let gone = self.acknowledged.split_off(&(last + 1));
+        let gone = gone.iter().map(|(sequence, it)| (*sequence, it.epoch.0));
+        self.lost.extend(gone);
         self.jobs.clear();
+    }
+
+    /// An operator has accepted what failovers have lost.
+    pub(crate) fn loss_accepted(&mut self) {
+        self.lost.clear();
     }
 
     pub(crate) fn froze(&mut self, process: u64, time: u64) {

@@ -17,6 +17,7 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
     (404, 4, "the epoch is not raised when a shard is taken back"),
     (405, 4, "a shard is loaded before its claim is confirmed"),
     (406, 4, "a warning in a commit is taken for success"),
+    (408, 4, "nodes do not tell each other of confirmed commits"),
     (409, 4, "the log is cut at a gap in silence"),
     (
         410,

@@ -10,8 +10,8 @@ use ganger_shard::core::{Core, StoreExecutor, StoreReport, StoreTask};
 use ganger_shard::{Hooks, PauseWatch};
 use ganger_store::Store as _;
 use ganger_store::memory::MemoryReader;
-use ganger_store_postgres::ShardStore;
 use ganger_store_postgres::rules::Shared;
+use ganger_store_postgres::{KnownMark, ShardStore};
 use ganger_types::{Commit, Now, ShardId, Timestamp};
 
 use super::backend::ModelBackend;
@@ -78,10 +78,12 @@ pub(crate) struct Process {
 
 impl Process {
     /// Makes a process, which begins to open the store once its first thread runs.
-    pub(crate) fn new(number: u64, backend: ModelBackend) -> Self {
+    ///
+    /// `known` is what is known of confirmed commits on its machine.
+    pub(crate) fn new(number: u64, backend: ModelBackend, known: Arc<KnownMark>) -> Self {
         Self {
             number,
-            threads: vec![SimThread::new(move || serve(backend))],
+            threads: vec![SimThread::new(move || serve(backend, &known))],
             waiting: [None; 2],
             service: None,
             tasks: VecDeque::new(),
@@ -118,8 +120,8 @@ impl Drop for Process {
 }
 
 /// Opens the store and runs its tasks, as the store's thread of the product does.
-fn serve(backend: ModelBackend) {
-    let mut store = ShardStore::over(backend, &ShardId::default());
+fn serve(backend: ModelBackend, known: &Arc<KnownMark>) {
+    let mut store = ShardStore::over(backend, &ShardId::default()).with_known(known);
     let opened = store.open();
     let shared = opened.is_ok().then(|| Arc::clone(store.shared()));
     let mut answer = ask(Ask::Opened(Box::new(opened), shared));

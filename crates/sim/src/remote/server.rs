@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use ganger_store_postgres::rules::Fault;
+use ganger_store_postgres::rules::{Fault, FenceRow, epoch_after_rewind};
 use ganger_types::ShardId;
 
 use super::locks::{Locks, Mode, Resource};
@@ -498,6 +498,31 @@ impl Servers {
         let promoted = Server::new(standby.tables, server.timeline + 1);
         self.all.push(promoted);
         lost
+    }
+
+    /// Opens a shard again that was closed because it has lost commits; false if it is not closed.
+    pub(crate) fn accept_rewind(&mut self) -> bool {
+        let number = self.newest();
+        let server = &mut self.all[number];
+        let fence = server.tables.fence();
+        if !server.is_up || fence.state != "rewound" {
+            return false;
+        }
+        let write = |row| Op::Fence {
+            row,
+            epoch: epoch_after_rewind(fence.epoch),
+            owner: fence.owner.clone(),
+        };
+        let state = Op::State("open".to_owned());
+        let ops = vec![write(FenceRow::Log), write(FenceRow::Rows), state];
+        for op in &ops {
+            if let Err(why) = server.tables.apply(op) {
+                self.broken.get_or_insert(why);
+            }
+        }
+        server.wal.push(ops);
+        self.replicate_soon(number);
+        true
     }
 
     /// Removes a record from the tables of a server and its standby, as damage does.

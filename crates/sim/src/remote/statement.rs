@@ -36,6 +36,8 @@ pub(crate) enum Statement {
         epoch: u64,
         owner: String,
     },
+    /// Writes the state of both rows of the fence.
+    WriteState(String),
     /// Reads how far the rows go.
     ReadCheckpoint,
     /// Reads where the log tables end. Planted: only up to a gap.

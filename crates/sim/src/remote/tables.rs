@@ -31,6 +31,7 @@ pub(crate) enum Op {
         epoch: u64,
         owner: String,
     },
+    State(String),
     Insert {
         slot: usize,
         sequence: u64,
@@ -56,10 +57,11 @@ pub(crate) struct Kept {
 pub(crate) struct Tables {
     /// Epoch and owner in the rows `log` and `rows` of the fence.
     fence: [(u64, String); 2],
+    /// State in the fence: `open`, or why nobody may own the shard.
+    state: String,
     pub(crate) header: Header,
     pub(crate) slots: [BTreeMap<u64, Record>; SLOTS],
     pub(crate) rows: MemoryStore,
-    rows_epoch: u64,
     /// Every commit that the log ever had, for the oracle.
     pub(crate) history: BTreeMap<u64, Kept>,
 }
@@ -83,10 +85,10 @@ impl Tables {
         slots[0].insert(0, first);
         Self {
             fence: Default::default(),
+            state: "open".to_owned(),
             header: Header::new(shard),
             slots,
             rows: MemoryStore::new(),
-            rows_epoch: 0,
             history: BTreeMap::new(),
         }
     }
@@ -95,12 +97,17 @@ impl Tables {
     pub(crate) fn copy(&self) -> Self {
         Self {
             fence: self.fence.clone(),
+            state: self.state.clone(),
             header: self.header.clone(),
             slots: self.slots.clone(),
             rows: self.rows.copy(),
-            rows_epoch: self.rows_epoch,
             history: self.history.clone(),
         }
+    }
+
+    /// Whether the owner of this epoch may write.
+    pub(crate) fn is_owned(&self, row: FenceRow, epoch: u64) -> bool {
+        self.state == "open" && self.epoch(row) == epoch
     }
 
     pub(crate) fn epoch(&self, row: FenceRow) -> u64 {
@@ -113,7 +120,7 @@ impl Tables {
         Fence {
             epoch: *epoch,
             owner: owner.clone(),
-            state: "open".to_owned(),
+            state: self.state.clone(),
             identity: IDENTITY,
             format: 1,
         }
@@ -171,6 +178,7 @@ impl Tables {
             Op::Fence { row, epoch, owner } => {
                 self.fence[place(*row)] = (*epoch, owner.clone());
             }
+            Op::State(state) => self.state.clone_from(state),
             Op::Insert {
                 slot,
                 sequence,
@@ -224,10 +232,7 @@ impl Tables {
                     "the rows of commit {sequence} are written, and the log has another one or none"
                 ));
             }
-            while self.rows_epoch < commit.epoch.0 {
-                let opened = self.rows.open().map_err(|error| error.to_string())?;
-                self.rows_epoch = opened.epoch.0;
-            }
+            self.rows.raise_epoch(commit.epoch);
             let written = self.rows.commit(commit);
             written.map_err(|error| format!("rows of commit {sequence}: {error}"))?;
         }

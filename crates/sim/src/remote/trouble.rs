@@ -6,7 +6,7 @@ use super::server::{MILLI, SECOND};
 use super::tables::SLOTS;
 use super::world::{Event, World};
 use crate::rng::Rng;
-use crate::world::StepOutcome;
+use crate::world::{StepOutcome, broken};
 
 /// Time between two looks at who serves.
 const WATCH_EVERY: u64 = SECOND;
@@ -185,8 +185,28 @@ impl World {
         }
     }
 
+    /// A node has found that the database lost commits.
+    pub(crate) fn rewind_noticed(&mut self) -> StepOutcome {
+        if !self.oracle.has_lost_commits {
+            let what = "the shard is closed as rewound, and no commit was lost";
+            return Err(broken("E8", what.to_owned()));
+        }
+        self.reach("rewind-noticed");
+        Ok(())
+    }
+
+    /// An operator opens a shard again that is closed because it has lost commits.
+    fn accept_rewind(&mut self) {
+        if self.servers.accept_rewind() {
+            self.reach("rewind-accepted");
+            self.oracle.loss_accepted();
+            self.tell(|| "the operator accepts the loss".to_owned());
+        }
+    }
+
     /// If nobody serves the shard, some machine takes it over.
     pub(crate) fn watch(&mut self) -> StepOutcome {
+        self.accept_rewind();
         let time = self.time;
         let lives = |machine: &super::world::Machine| {
             machine.process.is_some() && machine.frozen_until < time + LEASE

@@ -1,11 +1,12 @@
 //! The world of a shard in a database: machines whose processes may own it, servers, the network, and clients.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ganger_shard::CallError;
 use ganger_shard::core::CallReply;
 use ganger_store_postgres::rules::Fault;
-use ganger_store_postgres::{Durability, DurabilityMode};
+use ganger_store_postgres::{Durability, DurabilityMode, KnownMark};
 use ganger_types::{Command, ShardId, Timestamp};
 
 use super::oracle::Oracle;
@@ -155,6 +156,8 @@ pub(crate) struct World {
     pub(crate) is_closed: bool,
     /// Whether the log has lost a record.
     pub(crate) is_damaged: bool,
+    /// What nodes know of confirmed commits: here they tell each other at once.
+    pub(crate) known: Arc<KnownMark>,
     pub(crate) answered: u64,
     /// Commands that a process was given, by number, with the time.
     pub(crate) ops: BTreeMap<u64, (Command, u64)>,
@@ -194,6 +197,7 @@ impl World {
             is_healed: false,
             is_closed: false,
             is_damaged: false,
+            known: Arc::default(),
             answered: 0,
             ops: BTreeMap::new(),
             awaited: BTreeMap::new(),

@@ -1,0 +1,207 @@
+//! What the nodes of a cluster tell each other of confirmed commits: after the end of an owner, the next one notices if
+//! the database has lost some of them, as after the promotion of a standby that was behind, or after a restore.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::future::join_all;
+use ganger_access::Identity;
+use ganger_dialect_http::Problem;
+use ganger_router::{ClusterNode, Link, RouteError};
+use ganger_store_postgres::{KnownMark, Mark};
+use ganger_types::ShardId;
+use http::{Method, Request, Response, StatusCode, Uri};
+use serde_json::{Value, json};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::port_handler::refuse;
+use crate::security::Protocol;
+use crate::shard_dispatch::ShardDispatch;
+
+/// Path of the message with the marks that a node knows.
+pub(crate) const MARKS: &str = "/peer/marks";
+/// Interval at which a node tells the others what it knows: commits of this time may get lost unnoticed.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+/// Longest time for which a node that does not answer delays the next message to all.
+const TELL_MAX: Duration = Duration::from_secs(1);
+/// Maximum size of a message in bytes; that of 256 shards is a tenth of it.
+const MESSAGE_BYTES_MAX: usize = 1 << 18;
+
+/// The marks of a cluster's shards.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Mutex<BTreeMap<ShardId, Arc<KnownMark>>>);
+
+impl Marks {
+    /// Returns the mark of a shard of this cluster.
+    pub(crate) fn of(&self, shard: &ShardId) -> Arc<KnownMark> {
+        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(marks.entry(shard.clone()).or_default())
+    }
+
+    /// Returns all marks, in the order of the shards' names.
+    pub(super) fn all(&self) -> Vec<(ShardId, Mark)> {
+        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = marks.iter();
+        marks
+            .map(|(shard, known)| (shard.clone(), known.now()))
+            .collect()
+    }
+
+    /// Returns the message with all marks.
+    fn message(&self) -> Value {
+        let marks = self.all().into_iter().map(|(shard, Mark { epoch, sequence })| {
+            json!({"shard": shard.as_str(), "epoch": epoch, "sequence": sequence})
+        });
+        json!({ "marks": marks.collect::<Vec<_>>() })
+    }
+
+    /// Adds the marks of a message. Those of shards that the cluster does not have, as far as is known, are left out.
+    /// Returns `None` if the message cannot be read.
+    fn learn(&self, message: &[u8], shards: &[ShardId]) -> Option<()> {
+        let message: Value = serde_json::from_slice(message).ok()?;
+        for told in message.get("marks")?.as_array()? {
+            let number = |name: &str| told.get(name)?.as_u64();
+            let shard = ShardId::new(told.get("shard")?.as_str()?)?;
+            let mark = Mark {
+                epoch: number("epoch")?,
+                sequence: number("sequence")?,
+            };
+            if shards.contains(&shard) {
+                self.of(&shard).learn(mark);
+            }
+        }
+        Some(())
+    }
+}
+
+impl ShardDispatch {
+    /// Answers a message with the marks that another node knows.
+    pub(crate) async fn learn_marks(&self, body: Body) -> Response<Body> {
+        let read = axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await;
+        let owners = self.router().topology().owners();
+        let learned = match (self.marks(), owners, read) {
+            (Some(marks), Some(owners), Ok(message)) => marks.learn(&message, &owners.shards()),
+            _ => None,
+        };
+        if learned.is_none() {
+            let words =
+                "the marks of shards cannot be read: use one version of ganger on all nodes";
+            return refuse(Protocol::Http, &Problem::new("invalid_value", words));
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        response
+    }
+}
+
+/// Tells the other nodes again and again what this one knows, until the server stops.
+pub(crate) async fn tell(
+    dispatcher: Arc<ShardDispatch>,
+    marks: Arc<Marks>,
+    stopping: CancellationToken,
+) {
+    let mut links: BTreeMap<String, (String, Link)> = BTreeMap::new();
+    let mut ticks = interval(TELL_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = stopping.cancelled() => return,
+        }
+        let Some(owners) = dispatcher.router().topology().owners() else {
+            return;
+        };
+        let state = owners.now();
+        let is_told = |node: &&ClusterNode| node.is_live && node.name != state.node;
+        let others: Vec<&ClusterNode> = state.nodes.iter().filter(is_told).collect();
+        links.retain(|name, (address, _)| {
+            let is_same = |node: &&ClusterNode| node.name == *name && node.address == *address;
+            others.iter().any(is_same)
+        });
+        for node in others {
+            if links.contains_key(&node.name) {
+                continue;
+            }
+            match dispatcher.router().link_at(&node.address) {
+                Ok(link) => drop(links.insert(node.name.clone(), (node.address.clone(), link))),
+                Err(error) => tracing::debug!(node = node.name, %error, "the node cannot be told"),
+            }
+        }
+        let message = marks.message().to_string();
+        join_all(links.iter().map(|(node, (_, link))| {
+            let told = tell_one(&dispatcher, link.clone(), message.clone());
+            async move {
+                match timeout(TELL_MAX, told).await {
+                    Ok(Ok(StatusCode::NO_CONTENT)) => {}
+                    Ok(Ok(status)) => tracing::debug!(node, %status, "the node took no marks"),
+                    Ok(Err(error)) => tracing::debug!(node, %error, "the node was not told"),
+                    Err(_) => tracing::debug!(node, "the node does not answer"),
+                }
+            }
+        }))
+        .await;
+    }
+}
+
+async fn tell_one(
+    dispatcher: &ShardDispatch,
+    link: Link,
+    message: String,
+) -> Result<StatusCode, RouteError> {
+    let mut request = Request::new(Body::from(message));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static(MARKS);
+    let home = dispatcher.router().home();
+    let this_node = Identity::peer([home.as_str()]);
+    dispatcher.add_forwarding_headers(request.headers_mut(), home, &this_node);
+    Ok(link.forward(home, request).await?.status())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(id: &str) -> ShardId {
+        ShardId::new(id).expect("it is a name")
+    }
+
+    #[test]
+    fn a_node_learns_the_marks_of_shards_that_it_knows() {
+        let (theirs, ours) = (Marks::default(), Marks::default());
+        let mark = Mark {
+            epoch: 1 << 33,
+            sequence: u64::MAX,
+        };
+        theirs.of(&shard("1")).learn(mark);
+        theirs.of(&shard("9")).learn(mark);
+        let message = theirs.message().to_string();
+        assert_eq!(
+            ours.learn(message.as_bytes(), &[shard("1"), shard("2")]),
+            Some(())
+        );
+        assert_eq!(ours.of(&shard("1")).now(), mark);
+        assert_eq!(ours.0.lock().expect("no panic").len(), 1);
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_teaches_nothing() {
+        let marks = Marks::default();
+        for wrong in [
+            "",
+            "{}",
+            r#"{"marks":[{"shard":"1","epoch":-1,"sequence":1}]}"#,
+            r#"{"marks":[{"shard":"1","epoch":1}]}"#,
+            r#"{"marks":[{"shard":"","epoch":1,"sequence":1}]}"#,
+        ] {
+            assert_eq!(
+                marks.learn(wrong.as_bytes(), &[shard("1")]),
+                None,
+                "{wrong}"
+            );
+        }
+        assert_eq!(marks.message(), json!({"marks": []}));
+    }
+}

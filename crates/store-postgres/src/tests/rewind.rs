@@ -1,0 +1,115 @@
+//! A database that was restored to an earlier time: the shard stays closed until an operator accepts it.
+
+use std::sync::Arc;
+
+use ganger_store::{CommitError, Store as _, StoreError};
+use ganger_types::ShardId;
+
+use super::support::{Ground, commit, store};
+use crate::{Database, KnownMark, Mark, RewindError, ShardEntry, accept_rewind};
+
+/// Removes the last record from the log, as a restored database would not have it.
+fn lose_last_record(ground: &Ground, number: u32, sequence: u64) {
+    ground.sql(&format!(
+        "DELETE FROM ganger_s_{number}.log_0 WHERE seq = {sequence}"
+    ));
+}
+
+#[test]
+fn a_shard_that_has_lost_commits_is_closed_until_that_is_accepted() {
+    let Some(mut ground) = Ground::start("a_shard_that_has_lost_commits") else {
+        return;
+    };
+    let number = ground.add_shard();
+    // Only the log has the commits, so that one can be taken out of it.
+    let mut settings = ground.settings();
+    settings.limits.has_row_thread = false;
+    let mut by_hand = store(settings, number);
+    let opened = by_hand.open().expect("it is new");
+    for sequence in 1..=3 {
+        by_hand
+            .commit(&commit(opened.epoch, sequence))
+            .expect("it is committed");
+    }
+    let known = KnownMark::default();
+    known.learn(Mark {
+        epoch: opened.epoch.0,
+        sequence: 3,
+    });
+    let known = Arc::new(known);
+    drop(by_hand);
+    lose_last_record(&ground, number, 3);
+
+    let refused = ground.store(number).with_known(&known).open();
+    assert!(
+        matches!(
+            refused,
+            Err(StoreError::Rewound {
+                found: 2,
+                known: 3,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    // It is closed for those as well who do not know what was confirmed.
+    let refused = ground.store(number).open().expect_err("it is closed");
+    assert!(refused.to_string().contains("it is rewound"), "{refused}");
+
+    let database = Database::new(ground.settings()).expect("the settings are possible");
+    let shard = ShardEntry {
+        number,
+        id: ShardId::default(),
+    };
+    let accepted = accept_rewind(&database, &shard, 3);
+    assert!(
+        matches!(accepted, Err(RewindError::OtherEnd { found: 2, .. })),
+        "{accepted:?}"
+    );
+    accept_rewind(&database, &shard, 2).expect("it ends there");
+    let accepted = accept_rewind(&database, &shard, 2);
+    assert!(
+        matches!(accepted, Err(RewindError::NotRewound { .. })),
+        "{accepted:?}"
+    );
+
+    // What is known of before counts no more.
+    let mut store = ground.store(number).with_known(&known);
+    let opened = store.open().expect("the rewind was accepted");
+    assert_eq!(opened.sequence, 2);
+    assert!(opened.epoch.0 > 1 << 32, "{opened:?}");
+    store
+        .commit(&commit(opened.epoch, 3))
+        .expect("the shard goes on");
+}
+
+#[test]
+fn an_owner_that_hears_of_lost_commits_closes_the_shard() {
+    let Some(mut ground) = Ground::start("an_owner_that_hears_of_lost_commits") else {
+        return;
+    };
+    let number = ground.add_shard();
+    // It has taken the shard over before it heard what others know.
+    let known = Arc::new(KnownMark::default());
+    let mut store = ground.store(number).with_known(&known);
+    let opened = store.open().expect("it is new");
+    store
+        .commit(&commit(opened.epoch, 1))
+        .expect("nobody knows of more");
+    known.learn(Mark {
+        epoch: opened.epoch.0,
+        sequence: 9,
+    });
+    let committed = store.commit(&commit(opened.epoch, 2));
+    assert!(
+        matches!(committed, Err(CommitError::Unknown(_))),
+        "{committed:?}"
+    );
+    let taken = store.take_back(opened.epoch);
+    assert!(
+        matches!(taken, Err(StoreError::Rewound { .. })),
+        "{taken:?}"
+    );
+    let refused = ground.store(number).open().expect_err("it is closed");
+    assert!(refused.to_string().contains("it is rewound"), "{refused}");
+}
