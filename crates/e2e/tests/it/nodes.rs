@@ -296,7 +296,12 @@ fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -
     // The first node came alone and got all; its shards are not moved to one that has just come.
     let owner = nodes.owner("b", "1")?.context("it has an owner")?;
     ensure!(owner == "a", "{over_http}");
-    let metrics = ask(nodes.setup("b"), "/metrics")?.to_text();
+    // It owns none and knows their newest commits from the owner, which tells it once a second.
+    let metrics = wait_for("the owner's commits to be known", || {
+        let metrics = ask(nodes.setup("b"), "/metrics")?.to_text();
+        let known = metrics.contains("ganger_cluster_confirmed_commits{shard=\"1\"}");
+        Ok(known.then_some(metrics))
+    })?;
     ensure!(
         metrics.contains("ganger_cluster_nodes_alive 2"),
         "{metrics}"
