@@ -1,12 +1,12 @@
 //! The Redis port and the QuantumLeap port of nodes: every node serves them, whichever node serves the shard.
 
 use std::net::SocketAddr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use ganger_e2e::clients::python;
 use ganger_e2e::cluster::TestCluster;
+use ganger_e2e::command::wait_for;
 use ganger_e2e::http::Client;
 use ganger_e2e::ports::free_addresses;
 use ganger_e2e::quantumleap::notification;
@@ -16,8 +16,6 @@ use serde_json::Value;
 
 /// Ownership lease of the nodes: the shortest one.
 const LEASE: &str = "2s";
-/// Time in which clients must be served again, on a machine that does other things too.
-const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a response of the QuantumLeap port.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -70,8 +68,8 @@ impl Node {
 
 /// Connects to the Redis port and sends commands until they succeed, as clients do after their connection was closed.
 fn call_again(address: SocketAddr, lines: &[&str]) -> Result<String> {
-    let begun = Instant::now();
-    loop {
+    let mut failure = String::new();
+    let called = wait_for("a call that succeeds", || {
         let called = || -> Result<String> {
             let mut client = LineClient::new(address)?;
             let mut last = String::new();
@@ -81,12 +79,13 @@ fn call_again(address: SocketAddr, lines: &[&str]) -> Result<String> {
             }
             Ok(last)
         };
-        match called() {
-            Err(error) if begun.elapsed() > TAKE_OVER_MAX => return Err(error),
-            Err(_) => thread::sleep(Duration::from_millis(50)),
-            done => return done,
+        let called = called();
+        if let Err(error) = &called {
+            failure = error.to_string();
         }
-    }
+        Ok(called.ok())
+    });
+    called.with_context(|| failure)
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
+use ganger_e2e::command::wait_for;
 use ganger_e2e::http::{Client, RequestError, Response};
 use serde_json::{Value, json};
 
@@ -19,6 +20,9 @@ const SHARDS: usize = 4;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the load balancer asks each node whether it is ready.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
+
+/// Number of requests between two restarts.
+const REQUESTS_BETWEEN: usize = 300;
 
 /// Nodes behind a load balancer: it passes requests to those that say they are ready.
 struct Balancer {
@@ -66,6 +70,13 @@ impl Balancer {
             }
             thread::yield_now();
         }
+    }
+
+    /// Waits until clients have sent more requests: the load is there before and after each restart.
+    fn wait_for_requests(&self) -> Result<()> {
+        let count = || self.requests.load(Ordering::Relaxed);
+        let enough = count() + REQUESTS_BETWEEN;
+        wait_for("more requests", || Ok((count() >= enough).then_some(())))
     }
 
     fn note(&self, failure: String) {
@@ -199,15 +210,14 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
             .collect();
         let restarted = (|| {
             for name in names {
-                thread::sleep(Duration::from_millis(500));
+                balancer.wait_for_requests()?;
                 let begun = Instant::now();
                 nodes.server(name).stop()?;
                 eprintln!("{name} stopped after {:?}", begun.elapsed());
                 let server = nodes.setup(name).start()?;
                 *nodes.server(name) = server;
             }
-            thread::sleep(Duration::from_millis(500));
-            Ok(())
+            balancer.wait_for_requests()
         })();
         balancer.is_over.store(true, Ordering::Relaxed);
         let enqueued: usize = producers
