@@ -83,6 +83,30 @@ pub enum AdminError {
         /// Id of the shard.
         shard: String,
     },
+    /// A node has the shard open.
+    #[error(
+        "shard {shard} of {database} is open in node {holder}: stop it first, and start it again afterwards"
+    )]
+    ShardOpen {
+        /// Host and name of the database.
+        database: String,
+        /// Id of the shard.
+        shard: String,
+        /// Name of the node.
+        holder: String,
+    },
+    /// The end of a transaction was not heard of.
+    #[error(
+        "whether shard {shard} of {database} was moved is not known: {reason}; look at `ganger cluster status` before you do anything else: the whole shard was moved, or nothing"
+    )]
+    Unknown {
+        /// Host and name of the database.
+        database: String,
+        /// Id of the shard.
+        shard: String,
+        /// Why it is not known.
+        reason: String,
+    },
     /// The number of the shard is too large.
     #[error("a database has shards 0 to {max}, not {shard}", max = SHARDS_MAX - 1)]
     ShardNumber {

@@ -1,7 +1,5 @@
 //! Passes the rows of a shard to another store, and closes the shard for good: all in one transaction.
 
-use std::time::Duration;
-
 use ganger_store::rows::row::from_sql;
 use ganger_store::rows::transfer::{
     Cell, ColumnKind, RowSink, ShardState, TransferRow, TransferTable, tables,
@@ -14,13 +12,11 @@ use crate::columns::CopyReader;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::header::Header;
-use crate::schema::{ADMIN, schema_of};
+use crate::schema::schema_of;
 use crate::session::Wire;
 use crate::settings::Settings;
 use crate::store::PostgresStore;
 
-/// Longest time for the transaction.
-const EXPORT_MAX: Duration = Duration::from_secs(24 * 3_600);
 /// Maximum number of rows that are passed on at once.
 const BATCH_ROWS: usize = 1_000;
 
@@ -29,29 +25,24 @@ impl Admin {
     ///
     /// # Errors
     /// If the rows cannot be read or written, or a node has opened the shard meanwhile. Then the shard stays as it is.
+    /// After [`AdminError::Unknown`] the shard is closed, or stays as it is; `sink` has all rows then.
     pub fn export(
         &mut self,
         settings: Settings,
         (number, shard): (u32, &ShardId),
         sink: &mut dyn RowSink,
     ) -> Result<u64, AdminError> {
-        let (label, session) = self.parts();
-        let label = label.to_owned();
-        let opened = open(settings, number, shard).map_err(|fault| explain(&label, fault))?;
-        let done = session.run_for(EXPORT_MAX, async |wire| {
+        let (label, _) = self.parts();
+        let opened = open(settings, number, shard).map_err(|fault| explain(label, fault))?;
+        self.transfer(shard.as_str(), async |wire| {
             let source = Source {
                 wire,
                 schema: schema_of(number),
                 shard,
                 epoch: opened.epoch,
             };
-            let done = source.pass_on(sink).await;
-            if done.is_err() {
-                wire.batch("ROLLBACK").await?;
-            }
-            done
-        });
-        done.map_err(|fault| explain(&label, fault))
+            source.pass_on(sink).await.map(Ok)
+        })
     }
 }
 
@@ -72,18 +63,14 @@ struct Source<'a> {
 
 impl Source<'_> {
     async fn pass_on(&self, sink: &mut dyn RowSink) -> Result<u64, Fault> {
-        let (wire, schema) = (self.wire, &self.schema);
-        wire.batch(&format!("BEGIN; SET LOCAL ROLE {ADMIN}"))
-            .await?;
         let state = self.lock().await?;
         let mut count = 0;
         for table in tables() {
             count += self.read(table, sink).await?;
         }
         sink.finish(&state).map_err(Fault::Store)?;
-        wire.batch(&format!("UPDATE {schema}.fence SET state = 'exported'"))
-            .await?;
-        wire.batch("COMMIT").await?;
+        let close = format!("UPDATE {}.fence SET state = 'exported'", self.schema);
+        self.wire.batch(&close).await?;
         Ok(count)
     }
 

@@ -1,7 +1,6 @@
 //! Takes the rows of another store into an empty shard: all of them in one transaction, or none.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use ganger_store::rows::row::{from_sql, to_sql};
 use ganger_store::rows::transfer::{
@@ -14,11 +13,9 @@ use crate::columns::{Column, Insert};
 use crate::fault::Fault;
 use crate::header::Header;
 use crate::record::{self, Place};
-use crate::schema::{ADMIN, RANGE_BITS, SLOTS, schema_of};
+use crate::schema::{RANGE_BITS, SLOTS, schema_of};
 use crate::session::{Parameter, Wire};
-
-/// Longest time for the transaction.
-const IMPORT_MAX: Duration = Duration::from_secs(24 * 3_600);
+use crate::transfer::holder;
 
 /// What was taken from another store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,57 +27,49 @@ pub struct Imported {
 }
 
 impl Admin {
-    /// Takes all rows of a store into the shard of the same id, which must be empty. A node that owns that shard loses
-    /// it, and finds the rows when it opens the shard again.
+    /// Takes all rows of a store into the shard of the same id, which must be empty, and which no node may have open.
     ///
     /// # Errors
-    /// If the cluster has no such shard, the shard has been used, or the rows cannot be read or written. Then nothing
-    /// has changed.
+    /// If the cluster has no such shard, the shard has been used or is open, or the rows cannot be read or written. Then
+    /// nothing has changed. After [`AdminError::Unknown`] the rows are all there, or none of them.
     pub fn import(&mut self, source: &dyn RowSource) -> Result<Imported, AdminError> {
-        let id = source.state().shard.clone();
-        let (label, session) = self.parts();
-        let label = label.to_owned();
-        let done = session.run_for(IMPORT_MAX, async |wire| {
-            let done = take(wire, source).await;
-            if done.is_err() {
-                wire.batch("ROLLBACK").await?;
-            }
-            done
-        });
-        match done {
-            Ok(Taken::All(imported)) => Ok(imported),
-            Ok(Taken::NoShard) => Err(AdminError::NoSuchShard {
-                database: label,
-                shard: id.to_string(),
-            }),
-            Ok(Taken::InUse) => Err(AdminError::ShardInUse {
-                database: label,
-                shard: id.to_string(),
-            }),
-            Err(fault) => Err(crate::admin::explain(&label, fault)),
-        }
+        let (database, _) = self.parts();
+        let (database, shard) = (database.to_owned(), source.state().shard.to_string());
+        self.transfer(&shard.clone(), async |wire| {
+            let taken = take(wire, source).await?;
+            Ok(taken.map_err(|refusal| match refusal {
+                Refusal::NoShard => AdminError::NoSuchShard { database, shard },
+                Refusal::InUse => AdminError::ShardInUse { database, shard },
+                Refusal::Open { holder } => AdminError::ShardOpen {
+                    database,
+                    shard,
+                    holder,
+                },
+            }))
+        })
     }
 }
 
-/// What has become of an import.
-enum Taken {
-    All(Imported),
+/// Why nothing is taken.
+enum Refusal {
     /// The cluster has no shard of this id.
     NoShard,
     /// The shard has been used.
     InUse,
+    /// The shard is open.
+    Open {
+        /// Name of the node.
+        holder: String,
+    },
 }
 
-async fn take(wire: &Wire, source: &dyn RowSource) -> Result<Taken, Fault> {
+async fn take(wire: &Wire, source: &dyn RowSource) -> Result<Result<Imported, Refusal>, Fault> {
     let state = source.state();
-    wire.batch(&format!("BEGIN; SET LOCAL ROLE {ADMIN}"))
-        .await?;
     let sql = "SELECT number FROM ganger.shard WHERE id = $1";
     let id = state.shard.as_str();
     let rows = wire.query_once(sql, &[(&id, Type::TEXT)]).await?;
     let Some(row) = rows.first() else {
-        wire.batch("ROLLBACK").await?;
-        return Ok(Taken::NoShard);
+        return Ok(Err(Refusal::NoShard));
     };
     let number: i32 = row.try_get(0)?;
     let shard = u32::try_from(number).unwrap_or(u32::MAX);
@@ -90,10 +79,13 @@ async fn take(wire: &Wire, source: &dyn RowSource) -> Result<Taken, Fault> {
         number,
         state,
     };
-    let Some(fence) = target.lock().await? else {
-        wire.batch("ROLLBACK").await?;
-        return Ok(Taken::InUse);
-    };
+    let fence = target.lock().await?;
+    if target.is_used().await? {
+        return Ok(Err(Refusal::InUse));
+    }
+    if let Some(holder) = holder(wire, number).await? {
+        return Ok(Err(Refusal::Open { holder }));
+    }
     let mut imported = Imported { shard, rows: 0 };
     let mut ranges = BTreeSet::from([0, 1]);
     for table in tables() {
@@ -104,8 +96,7 @@ async fn take(wire: &Wire, source: &dyn RowSource) -> Result<Taken, Fault> {
         }
     }
     target.finish(&fence).await?;
-    wire.batch("COMMIT").await?;
-    Ok(Taken::All(imported))
+    Ok(Ok(imported))
 }
 
 /// The fence of the shard before the import.
@@ -123,28 +114,33 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Keeps everybody else from the shard; `None` if it has been used.
-    async fn lock(&self) -> Result<Option<LockedFence>, Fault> {
-        let schema = &self.schema;
+    /// Keeps everybody else from opening the shard.
+    async fn lock(&self) -> Result<LockedFence, Fault> {
         let sql = format!(
-            "SELECT epoch, identity FROM {schema}.fence WHERE what IN ('log', 'rows') ORDER BY what FOR UPDATE"
+            "SELECT epoch, identity FROM {}.fence WHERE what IN ('log', 'rows') ORDER BY what FOR UPDATE",
+            self.schema
         );
         let rows = self.wire.query_once(&sql, &[]).await?;
         let missing = || Fault::row("fence", "log", "it is missing");
         let row = rows.first().ok_or_else(missing)?;
         let (epoch, identity): (i64, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
-        let identity = identity.try_into().map_err(|_| missing())?;
+        Ok(LockedFence {
+            epoch: from_sql(epoch),
+            identity: identity.try_into().map_err(|_| missing())?,
+        })
+    }
+
+    /// Whether anything was ever written into the shard.
+    async fn is_used(&self) -> Result<bool, Fault> {
+        let schema = &self.schema;
         let sql = format!(
             "SELECT EXISTS (SELECT 1 FROM {schema}.jobs) OR EXISTS (SELECT 1 FROM {schema}.finished)
                 OR EXISTS (SELECT 1 FROM {schema}.places) OR (SELECT max(seq) FROM {}) > 0",
             self.logs()
         );
         let rows = self.wire.query_once(&sql, &[]).await?;
-        let is_used: bool = rows.first().ok_or_else(missing)?.try_get(0)?;
-        Ok((!is_used).then_some(LockedFence {
-            epoch: from_sql(epoch),
-            identity,
-        }))
+        let missing = || Fault::row("log", "0", "it is missing");
+        Ok(rows.first().ok_or_else(missing)?.try_get(0)?)
     }
 
     /// Returns the log tables as one.
@@ -193,7 +189,7 @@ impl Target<'_> {
         self.wire.copy_in(&insert.copy_sql(), insert.copied()).await
     }
 
-    /// Writes the state of the shard, and takes it away from its owner.
+    /// Writes the state of the shard, under an epoch of its own.
     async fn finish(&self, fence: &LockedFence) -> Result<(), Fault> {
         let (schema, wire, state) = (&self.schema, self.wire, self.state);
         let places = format!(

@@ -52,6 +52,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod transfer;
 
 pub use admin::{Admin, AdminError, SHARDS_MAX};
 pub use control::{Directory, ShardEntry, ShardStatus};

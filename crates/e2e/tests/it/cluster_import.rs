@@ -164,12 +164,11 @@ fn a_store_of_one_machine_moves_into_a_cluster_and_back_with_everything_in_it() 
     let mut server = one.start()?;
     let held = fill(&mut Api::new(&one), resp)?;
     let before = documents(&mut Api::new(&one))?;
-    let (store, password) = (cluster.admin_address(), one.store.display().to_string());
+    let (store, file) = (cluster.admin_address(), one.store.display().to_string());
     let import = |file: &str| {
         let arguments = ["cluster", "import", file, "--store", &store];
         run(&arguments, &[])
     };
-    let file = password;
     let refused = import(&file)?;
     ensure!(!refused.status.success(), "the server has it open");
     server.stop()?;
@@ -179,6 +178,18 @@ fn a_store_of_one_machine_moves_into_a_cluster_and_back_with_everything_in_it() 
         "{}",
         output_text(&refused)
     );
+
+    // A node that has the empty shard open would go on with what it has read of it.
+    let early = tempfile::tempdir()?;
+    let mut node = cluster.member(early.path(), "early", "2s")?.spawn()?;
+    node.wait_until_ready(TIMEOUT)?;
+    let refused = import(&file)?;
+    ensure!(
+        output_text(&refused).contains("is open in node early"),
+        "{}",
+        output_text(&refused)
+    );
+    node.stop()?;
 
     let arguments = ["cluster", "import", &file, "--store", &store];
     let told = run_successfully(&arguments, &[])?;
