@@ -51,7 +51,7 @@ impl Admin {
     }
 }
 
-/// Returns who has a shard open, by name: a node of the cluster that showed itself in the last minute, or whoever has a
+/// Returns who has a shard open, by name: a node of the cluster that showed itself in the last minute, or the owner of a
 /// connection for the shard. The caller has locked the shard's fence, so that nobody can open it meanwhile.
 pub(crate) async fn holder(wire: &Wire, number: i32) -> Result<Option<String>, Fault> {
     let schema = schema_of(u32::try_from(number).unwrap_or(u32::MAX));
