@@ -191,14 +191,11 @@ impl Asked<'_> {
         }
         match self.path {
             "/live" => {
-                live::answer(
-                    self.site,
-                    self.visitor,
-                    self.session.as_ref(),
-                    self.query,
-                    &self.zone(),
-                )
-                .await
+                let (session, zone) = (self.session.as_ref(), self.zone());
+                let mut stream =
+                    live::answer(self.site, self.visitor, session, self.query, &zone).await;
+                self.keep_session(&mut stream);
+                stream
             }
             "/raw" => match self.view(self.query).await {
                 Ok(view) => match pages::raw(&view, self.query).await {

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::assets;
 use crate::session::{Nonce, Session};
-use crate::site::Site;
+use crate::site::{Site, seconds_now};
 
 use super::event_stream;
 use super::hub::{Hub, Snapshot};
@@ -82,6 +82,8 @@ pub(super) fn open(
     let viewer = Viewer {
         site: site.clone(),
         session: session.map(|session| session.nonce),
+        expires_in: session
+            .map(|session| Duration::from_secs(session.expires.saturating_sub(seconds_now()))),
         hub,
         seen,
         sender,
@@ -97,6 +99,8 @@ pub(super) fn open(
 struct Viewer {
     site: Site,
     session: Option<Nonce>,
+    /// Time until the session expires, unless the browser has a newer cookie by then; `None` without a session.
+    expires_in: Option<Duration>,
     hub: Arc<Hub>,
     seen: Seen,
     sender: Sender<Bytes>,
@@ -109,6 +113,13 @@ impl Viewer {
     async fn run(mut self) {
         let stopping = self.site.settings.stopping.clone();
         let closed = self.sender.clone();
+        let expires_in = self.expires_in;
+        let expired = async {
+            match expires_in {
+                Some(expires_in) => tokio::time::sleep(expires_in).await,
+                None => std::future::pending().await,
+            }
+        };
         let follow = async {
             // The reader sees that the stream ends, and why cannot be said any more.
             let _ = self.follow().await;
@@ -117,6 +128,9 @@ impl Viewer {
             () = follow => {}
             () = stopping.cancelled() => {}
             () = closed.closed() => {}
+            // The browser connects again. With a newer cookie, which another tab may have got, the page goes on; else it
+            // is told that it is signed out.
+            () = expired => {}
         }
     }
 

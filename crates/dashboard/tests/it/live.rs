@@ -1,5 +1,7 @@
 //! Streams of pages: what changes is sent, what does not is not.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use ganger_dashboard::Options;
 use http::{Method, Response};
@@ -217,4 +219,48 @@ async fn only_pages_of_ours_are_followed_and_only_with_the_right_to_see_them() {
     let mut reader = Reader::open(&browser, "/ui/live?view=/ui/queues%3Fns%3Ddefault").await;
     assert_eq!(reader.next().await.expect("it begins").0, "hello");
     assert_eq!(reader.next().await.expect("a word").0, "fault");
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_session_expires() {
+    let options = Options {
+        session_max: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let site = Site::with(Setup {
+        asks_for_tokens: true,
+        options,
+        ..Setup::default()
+    })
+    .await;
+    let browser = site.signed_in("eyes").await;
+    let mut reader = Reader::open(&browser, "/ui/live?view=/ui/").await;
+    assert_eq!(reader.next().await.expect("it begins").0, "hello");
+    while let Some((event, _)) = reader.next().await {
+        assert_eq!(event, "part");
+    }
+    let mut again = Reader::open(&browser, "/ui/live?view=/ui/").await;
+    assert_eq!(again.next().await.expect("a word").0, "signed-out");
+}
+
+#[tokio::test]
+async fn opening_a_stream_renews_its_session_as_a_page_does() {
+    let options = Options {
+        session_idle: Duration::from_secs(40),
+        ..Options::default()
+    };
+    let site = Site::with(Setup {
+        asks_for_tokens: true,
+        options,
+        ..Setup::default()
+    })
+    .await;
+    let browser = site.signed_in("eyes").await;
+    let first = browser.cookie("ganger_session").expect("it is signed in");
+    // Due after a second.
+    while browser.cookie("ganger_session").as_ref() == Some(&first) {
+        let mut reader = Reader::open(&browser, "/ui/live?view=/ui/").await;
+        assert_eq!(reader.next().await.expect("it begins").0, "hello");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
