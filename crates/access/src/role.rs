@@ -67,6 +67,11 @@ impl Role {
         }
     }
 
+    /// Returns the role with the fewest rights that includes the verb; `None` if no role does.
+    pub fn least(verb: Verb) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|role| role.may(verb))
+    }
+
     /// Whether the role changes nothing.
     pub fn is_read_only(self) -> bool {
         self == Self::Reader

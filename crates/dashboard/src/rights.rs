@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ganger_access::{Identity, Operation, Principal};
+use ganger_access::{Identity, Operation, Principal, Role};
 use ganger_types::Namespace;
 
 use crate::fault::Fault;
@@ -83,15 +83,13 @@ impl Rights {
             return Some("This dashboard is read only (`ui.read_only`).".to_owned());
         }
         let operation = self.operation(name);
-        let denied = self
-            .identity
+        self.identity
             .may(operation, Some(self.namespace.as_bytes()))
             .err()?;
-        let role = denied.needed.trim_start_matches("it takes the ");
-        let role = role.trim_end_matches(" there");
+        let role = Role::least(operation.right.verb)?;
         let namespace =
             crate::text::plain(&ganger_document::names::show(self.namespace.as_bytes()));
-        Some(format!("Needs the {role} in {namespace}."))
+        Some(format!("Needs the role {} in {namespace}.", role.as_str()))
     }
 
     /// Whether payloads, inputs, results and logs are shown.

@@ -307,14 +307,14 @@ async fn what_a_viewer_may_not_do_is_not_offered() {
     assert!(
         queue
             .main()
-            .contains("Pausing this queue: Needs the role admin or operator in default."),
+            .contains("Pausing this queue: Needs the role operator in default."),
         "{}",
         queue.main()
     );
     let job = eyes.page(&format!("/ui/job?id=1/{}", id.to_text())).await;
     assert!(
         job.main()
-            .contains("Retry: Needs the role admin or operator in default.")
+            .contains("Retry: Needs the role operator in default.")
     );
     assert!(
         !eyes
