@@ -64,8 +64,10 @@ pub(super) struct Jobs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     Exact(u64),
-    /// At least so many, and more were not looked at.
+    /// These are on the page, and there are more.
     MoreThan(u64),
+    /// These are on the last page, and earlier pages may have had others.
+    AtLeast(u64),
     /// So many were found, and not all records were looked at.
     Found(u64),
 }
@@ -169,6 +171,7 @@ async fn counted(
     }
     Ok(match listing.looked_back_to {
         Some(_) => Count::Found(found),
+        None if listing.next.is_none() => Count::AtLeast(found),
         None => Count::MoreThan(found),
     })
 }
@@ -195,7 +198,7 @@ pub(super) fn show_page(view: &View, jobs: &Jobs) -> Page {
         div.heading {
             h1 { "Jobs" }
             span.soft { (count_text(jobs)) }
-            @if matches!(jobs.count, Count::MoreThan(_) | Count::Found(_)) {
+            @if !matches!(jobs.count, Count::Exact(_)) {
                 a href=(address(view, jobs, None).with("count", "exact")) { "Count exactly" }
             }
             div.actions {
@@ -229,6 +232,8 @@ fn count_text(jobs: &Jobs) -> String {
         Count::Exact(1) => "1 job matches".to_owned(),
         Count::Exact(number) => format!("{} jobs match", count(number)),
         Count::MoreThan(number) => format!("more than {} match", count(number)),
+        Count::AtLeast(1) => "at least 1 job matches".to_owned(),
+        Count::AtLeast(number) => format!("at least {} jobs match", count(number)),
         Count::Found(number) => format!("{} found so far", count(number)),
     }
 }
