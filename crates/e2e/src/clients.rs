@@ -117,8 +117,8 @@ pub fn node() -> Result<Command> {
     Ok(command)
 }
 
-/// Returns the script that drives a browser, with the library versions of its lock file.
-pub fn browser() -> Result<Command> {
+/// Returns a script that drives a browser, such as `dashboard.mjs`, with the library versions of its lock file.
+pub fn browser(script: &str) -> Result<Command> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("browser");
     let lock = fs::read_to_string(source.join("package-lock.json"))?;
     let directory = install_once("browser", &[&lock], |directory| {
@@ -132,11 +132,14 @@ pub fn browser() -> Result<Command> {
             .env("PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD", "1")
             .args(["ci", "--silent", "--no-audit", "--no-fund"]))
     })?;
-    // Modules are found beside the script that names them.
-    let script = directory.join("dashboard.mjs");
-    fs::copy(source.join("dashboard.mjs"), &script)?;
+    // Modules are found beside the scripts that name them. Tests that run side by side share the folder.
+    for file in ["kit.mjs", script] {
+        let copy = tempfile::NamedTempFile::new_in(&directory)?;
+        fs::copy(source.join(file), copy.path())?;
+        copy.persist(directory.join(file))?;
+    }
     let mut command = Command::new("node");
-    command.arg(script);
+    command.arg(directory.join(script));
     Ok(command)
 }
 
