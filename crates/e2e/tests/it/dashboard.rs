@@ -96,7 +96,7 @@ impl Access {
         &self.path
     }
 
-    /// Runs `ganger token`.
+    /// Runs `ganger token` on the access file; returns its output.
     fn edit(&self, words: &[&str]) -> Result<String> {
         let mut arguments = vec!["token"];
         arguments.extend(words);
