@@ -4,6 +4,7 @@ mod compress;
 mod forms;
 mod headers;
 mod origin;
+mod place;
 mod sign_in;
 
 use std::io;
@@ -41,6 +42,8 @@ const ZONE_COOKIE: &str = "ganger_zone";
 #[derive(Clone)]
 pub struct Dashboard(Site);
 
+pub use place::Place;
+
 /// The sender of a request, as the server has identified it.
 #[derive(Clone, Debug)]
 pub struct Visitor {
@@ -48,6 +51,8 @@ pub struct Visitor {
     pub identity: Identity,
     /// The address that the request came from; `None` if it is not known.
     pub from: Option<SocketAddr>,
+    /// Whether another server forwards the request, which has checked where it comes from and how many there are.
+    pub is_forwarded: bool,
 }
 
 /// A request, taken apart.
@@ -127,7 +132,7 @@ impl Asked<'_> {
         if self.path == "/robots.txt" {
             return plain("User-agent: *\nDisallow: /\n");
         }
-        if !self.site.pace.allows(&self.party(), self.began) {
+        if !self.visitor.is_forwarded && !self.site.pace.allows(&self.party(), self.began) {
             return self.outside(&too_many());
         }
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD);

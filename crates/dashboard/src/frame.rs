@@ -184,7 +184,7 @@ fn banner(page: &Page, around: &Surroundings<'_>) -> Markup {
 /// The menus of namespaces and shards.
 fn scope(page: &Page, around: &Surroundings<'_>) -> Markup {
     let view = around.view;
-    let shards = view.all();
+    let shards = view.known();
     let path = SECTIONS.iter().find(|entry| entry.0 == page.section);
     let path = path.map_or("/", |entry| entry.1);
     if around.namespaces.len() < 2 && shards.len() < 2 {
@@ -205,8 +205,8 @@ fn scope(page: &Page, around: &Surroundings<'_>) -> Markup {
                 label { "shard: "
                     select name="shard" data-submit {
                         option value="all" selected[view.links.shard().is_none()] { "all" }
-                        @for shard in shards {
-                            option value=(shard.id()) selected[view.links.shard() == Some(shard.id())] { (shard.id()) }
+                        @for shard in &shards {
+                            option value=(shard) selected[view.links.shard() == Some(shard)] { (shard) }
                         }
                     }
                 }

@@ -103,6 +103,14 @@ impl View {
         &self.all
     }
 
+    /// The names of all shards, also of those that other servers have, in order.
+    pub(crate) fn known(&self) -> Vec<ShardId> {
+        let mut known = self.site.elsewhere();
+        known.extend(self.all.iter().map(|shard| shard.id().clone()));
+        known.sort_unstable();
+        known
+    }
+
     /// The shard that answers where none is named.
     pub(crate) fn home(&self) -> &Handle {
         &self.home
@@ -211,19 +219,6 @@ impl View {
     }
 }
 
-impl Missing {
-    /// A sentence for each.
-    pub(crate) fn sentences(&self) -> Vec<String> {
-        let silent = self.silent.iter().map(|shard| {
-            format!("Shard {shard} cannot be reached; its jobs are not in these numbers.")
-        });
-        let elsewhere = self.elsewhere.iter().map(|shard| {
-            format!("Shard {shard} is on another server; its jobs are not in these numbers.")
-        });
-        silent.chain(elsewhere).collect()
-    }
-}
-
 /// Whether the shard did not answer at all, which a page of several shards survives.
 fn is_absence(fault: &Fault) -> bool {
     matches!(fault.code, "unavailable" | "overloaded")
@@ -263,8 +258,8 @@ fn unknown_shard(site: &Site, shard: &ShardId) -> Fault {
     if site.elsewhere().contains(shard) {
         return Fault::new(
             "shard_unreachable",
-            format!("Shard {shard} is on another server"),
-            "Open the dashboard of the server that has it.",
+            format!("Shard {shard} cannot be reached"),
+            "It is on another server, which does not answer. Try again.",
         );
     }
     let here = site.settings.shards.now();

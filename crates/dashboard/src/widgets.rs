@@ -94,11 +94,17 @@ pub(crate) fn do_address(view: &View, action: &str) -> Address {
     view.links.bare(&format!("/do/{action}"))
 }
 
-/// What the numbers of a page do not have.
-pub(crate) fn missing(missing: &Missing) -> Markup {
+/// What the numbers of the page at `path` do not have, with the way to those that another server has.
+pub(crate) fn missing(view: &View, path: &str, missing: &Missing) -> Markup {
     html! {
-        @for sentence in missing.sentences() {
-            p.remark { (sentence) }
+        @for shard in &missing.silent {
+            p.remark { "Shard " (shard) " cannot be reached; its jobs are not in these numbers." }
+        }
+        @for shard in &missing.elsewhere {
+            p.remark {
+                "Shard " (shard) " is on another server; its jobs are not in these numbers. "
+                a href=(view.links.on(shard, path)) { "Show shard " (shard) }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
 use ganger_attention::Attention;
-use ganger_dashboard::{Accepted, Dashboard, Gate, Settings, Unaccepted, Visitor};
+use ganger_dashboard::{Accepted, Dashboard, Gate, Place, Settings, Unaccepted, Visitor};
 use ganger_dialect_http::{Peer, Problem};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
@@ -16,7 +16,10 @@ use ganger_router::Router;
 use ganger_shard::ShardSet;
 
 use crate::error::StartError;
+use crate::impersonation::{self, ON_BEHALF};
+use crate::port_handler::refuse;
 use crate::security::{PageSession, Protocol, Require, Security};
+use crate::shard_dispatch::ShardDispatch;
 use crate::start::ServerContext;
 
 /// Makes the dashboard; `None` if it is switched off.
@@ -72,31 +75,74 @@ pub(crate) fn session(
     }))
 }
 
-/// Answers a request if it is for the dashboard; else gives it back.
-pub(crate) async fn answer(
+/// Redirects a person who asks for the first page to the dashboard; `None` if the request is for something else.
+pub(crate) fn redirect_home(
     dashboard: &Dashboard,
-    request: Request<Body>,
-    identity: &Identity,
-) -> Result<Response<Body>, Request<Body>> {
-    if request.uri().path() == "/" && wants_page(&request) {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::SEE_OTHER;
-        let home = HeaderValue::try_from(dashboard.home());
-        let home = home.unwrap_or(HeaderValue::from_static("/ui/"));
-        let headers = response.headers_mut();
-        headers.insert(header::LOCATION, home);
-        headers.insert(header::VARY, HeaderValue::from_static("accept"));
-        return Ok(response);
+    request: &Request<Body>,
+) -> Option<Response<Body>> {
+    if request.uri().path() != "/" || !wants_page(request) {
+        return None;
     }
-    if dashboard.owns(request.uri().path()).is_none() {
-        return Err(request);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let home = HeaderValue::try_from(dashboard.home());
+    let home = home.unwrap_or(HeaderValue::from_static("/ui/"));
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, home);
+    headers.insert(header::VARY, HeaderValue::from_static("accept"));
+    Some(response)
+}
+
+impl ShardDispatch {
+    /// Answers a request if it is for the dashboard, here or through the server of the shard that it is about; else gives
+    /// it back.
+    pub(crate) async fn answer_page(
+        &self,
+        dashboard: &Dashboard,
+        mut request: Request<Body>,
+        sender: &Identity,
+    ) -> Result<Response<Body>, Request<Body>> {
+        if let Some(response) = redirect_home(dashboard, &request) {
+            return Ok(response);
+        }
+        if dashboard.owns(request.uri().path()).is_none() {
+            return Err(request);
+        }
+        let from: Option<SocketAddr> = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let mut visitor = Visitor {
+            identity: sender.clone(),
+            from,
+            is_forwarded: false,
+        };
+        if let Some(value) = request.headers_mut().remove(ON_BEHALF) {
+            match impersonation::read(sender, &value) {
+                Ok(caller) => {
+                    visitor.identity = caller;
+                    visitor.is_forwarded = true;
+                }
+                Err(reason) => {
+                    let problem = Problem::new("permission_denied", reason);
+                    return Ok(refuse(Protocol::Http, &problem));
+                }
+            }
+            return Ok(dashboard.answer(request, visitor).await);
+        }
+        let request = match dashboard.place(request, &visitor).await {
+            Place::Here(request) => request,
+            Place::Refused(response) => return Ok(response),
+            Place::Elsewhere(shard, request) => {
+                let caller = &visitor.identity;
+                let forwarded = self.try_forward_unread(Protocol::Http, &shard, request, caller);
+                match forwarded.await {
+                    Ok(response) => return Ok(response),
+                    // The page says that the shard cannot be reached.
+                    Err((_, Some(request))) => request,
+                    Err((words, None)) => return Ok(self.unreached(Protocol::Http, &words)),
+                }
+            }
+        };
+        Ok(dashboard.answer(request, visitor).await)
     }
-    let from: Option<SocketAddr> = request.extensions().get::<Peer>().map(|peer| peer.0);
-    let visitor = Visitor {
-        identity: identity.clone(),
-        from,
-    };
-    Ok(dashboard.answer(request, visitor).await)
 }
 
 /// Whether a person asks with a browser.

@@ -20,6 +20,8 @@ use crate::bodies::{
     BodyKind, REQUEST_BYTES, RequestBody, ResponseHolds, UnreadResponses, counted,
 };
 use crate::home_ports::REDIS_CONNECTION;
+#[cfg(feature = "dashboard")]
+use crate::impersonation::ON_BEHALF;
 use crate::security::{
     ClientCertificate, PageSession, PresentedCredentials, Protocol, Require, Security, WatchedRight,
 };
@@ -98,6 +100,10 @@ impl Backend for ShardDispatch {
     #[cfg(feature = "dashboard")]
     fn page(&self, head: &Parts) -> Option<Option<PageSession>> {
         let dashboard = self.dashboard()?;
+        if head.headers.contains_key(ON_BEHALF) {
+            // Another server forwards the request of a person, with credentials of its own.
+            return None;
+        }
         crate::dashboard::session(dashboard, head.uri.path(), &head.headers)
     }
 

@@ -206,7 +206,7 @@ impl ShardDispatch {
         if let Some(dashboard) = &self.dashboard
             && protocol == Protocol::Http
         {
-            match crate::dashboard::answer(dashboard, request, sender).await {
+            match self.answer_page(dashboard, request, sender).await {
                 Ok(response) => return response,
                 Err(other) => request = other,
             }

@@ -17,7 +17,9 @@ impl Asked<'_> {
     /// Carries out an action.
     pub(super) async fn act(&self, body: Body) -> Response<Body> {
         let action = self.path.trim_start_matches("/do/");
-        if let Err(reason) = origin::check(&self.site.settings, self.head) {
+        if !self.visitor.is_forwarded
+            && let Err(reason) = origin::check(&self.site.settings, self.head)
+        {
             return self.refuse_cross_site(action, reason);
         }
         let form = match self.form(body).await {

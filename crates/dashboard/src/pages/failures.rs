@@ -105,7 +105,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (list(view, &rows, queue.is_some() || kind.is_some()))
             (pages(view, &params, skipped, shown, matching))
-            (widgets::missing(&missing))
+            (widgets::missing(view, "/failures", &missing))
         },
     ))
 }

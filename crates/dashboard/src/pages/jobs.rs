@@ -211,7 +211,7 @@ pub(super) fn show_page(view: &View, jobs: &Jobs) -> Page {
     let mut page = Page::new("Jobs", "Jobs", head).part("part-filter", form(view, jobs));
     page.live_with = jobs.newest().map(|at| ("seen", at.0.to_string()));
     page.part("part-new", fresh_jobs(view, jobs))
-        .part("part-jobs", html! { (list(view, jobs)) (actions(view, jobs)) (pages(view, jobs)) (widgets::missing(&jobs.listing.missing)) })
+        .part("part-jobs", html! { (list(view, jobs)) (actions(view, jobs)) (pages(view, jobs)) (widgets::missing(view, "/jobs", &jobs.listing.missing)) })
 }
 
 impl Jobs {

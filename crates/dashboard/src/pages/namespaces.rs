@@ -92,7 +92,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (table("Namespaces", &head_row, &body))
             @if all.len() > SHOWN { p.remark { "The first " (SHOWN) " of " (all.len()) "." } }
-            (widgets::missing(&missing))
+            (widgets::missing(view, "/namespaces", &missing))
         },
     ))
 }

@@ -35,7 +35,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let page = Page::new("Operations", "Jobs", head);
     Ok(page.part(
         "part-operations",
-        html! { (list(view, &rows)) (widgets::missing(&missing)) },
+        html! { (list(view, &rows)) (widgets::missing(view, "/operations", &missing)) },
     ))
 }
 

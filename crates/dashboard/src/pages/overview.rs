@@ -140,7 +140,7 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
         html! {
             h2 { "Needs attention" }
             (attention::list(view, &overview.attention, ROWS))
-            (widgets::missing(&overview.missing))
+            (widgets::missing(view, "/", &overview.missing))
         },
     );
     if is_new {

@@ -114,7 +114,7 @@ pub(super) fn show_page(view: &View, queues: &Queues) -> Page {
     let page = Page::new("Queues", "Queues", head);
     page.part(
         "part-queues",
-        html! { (list(view, queues)) (queues.slice.links(&address(view, queues, true))) (widgets::missing(&queues.missing)) },
+        html! { (list(view, queues)) (queues.slice.links(&address(view, queues, true))) (widgets::missing(view, "/queues", &queues.missing)) },
     )
 }
 

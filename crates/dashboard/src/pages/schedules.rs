@@ -66,7 +66,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let page = Page::new("Schedules", "Schedules", head);
     Ok(page.part(
         "part-schedules",
-        html! { (list(view, &rows)) (slice.links(&view.links.to("/schedules"))) (widgets::missing(&missing)) },
+        html! { (list(view, &rows)) (slice.links(&view.links.to("/schedules"))) (widgets::missing(view, "/schedules", &missing)) },
     ))
 }
 

@@ -34,7 +34,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let page = Page::new("Shards", "Shards", head)
         .part(
             "part-cards",
-            html! { (cards(view, &gathered.found)) (widgets::missing(&gathered.missing)) },
+            html! { (cards(view, &gathered.found)) (widgets::missing(view, "/shards", &gathered.missing)) },
         )
         .part(
             "part-outbox",
@@ -92,7 +92,7 @@ fn cards(view: &View, shards: &[Found]) -> Markup {
             @for shard in view.site.elsewhere() {
                 section.card aria-label={ "Shard " (shard) } {
                     h2 { "Shard " (shard) }
-                    p { "On another server" }
+                    p { "On another server. " a href=(view.links.on(&shard, "/shards")) { "Show shard " (shard) } }
                 }
             }
         }

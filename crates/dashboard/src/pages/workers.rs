@@ -254,7 +254,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (list(view, &chosen, &rows))
             (slice.links(&chosen.address(view, true)))
-            (widgets::missing(&missing))
+            (widgets::missing(view, "/workers", &missing))
         },
     ))
 }

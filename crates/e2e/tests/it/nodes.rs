@@ -296,6 +296,19 @@ fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -
     // The first node came alone and got all; its shards are not moved to one that has just come.
     let owner = nodes.owner("b", "1")?.context("it has an owner")?;
     ensure!(owner == "a", "{over_http}");
+    // Pages about a shard are those of its owner, also at a node that owns none.
+    for page in [
+        "",
+        "queues",
+        "jobs",
+        "shards",
+        "queues?shard=1",
+        "shards?shard=3",
+    ] {
+        let page = format!("/ui/{page}");
+        let answer = ask(nodes.setup("b"), &page)?;
+        ensure!(answer.status == 200, "{page}: {}", answer.to_text());
+    }
     // It owns none and knows their newest commits from the owner, which tells it once a second.
     let metrics = wait_for("the owner's commits to be known", || {
         let metrics = ask(nodes.setup("b"), "/metrics")?.to_text();

@@ -99,7 +99,7 @@ impl ShardDispatch {
 
     /// Forwards a request. If nothing of it was sent, returns the reason, and the request, if nobody has read from its
     /// body.
-    pub(super) async fn try_forward_unread(
+    pub(crate) async fn try_forward_unread(
         &self,
         protocol: Protocol,
         shard: &ShardId,
@@ -212,7 +212,7 @@ impl ShardDispatch {
         (Body::new(StreamBody::new(frames)), cut)
     }
 
-    pub(super) fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
+    pub(crate) fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
         self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
         let problem = Problem::new("shard_unreachable", words);
         refuse(

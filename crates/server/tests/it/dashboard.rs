@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::kit::{add_token, config, response_to, start_server, status};
+use crate::shards::{fetch, pair};
 use ganger_server::{Config, Secret};
 
 const ROOT: &str = "a-token-for-tests-only";
@@ -144,4 +145,92 @@ async fn a_dashboard_that_is_switched_off_is_not_there() {
     assert_eq!(status(&page), "200");
     assert!(page.contains("<h1>ganger</h1>"));
     running.stop().await;
+}
+
+/// The token of the forms of a page.
+fn form_token(page: &str) -> &str {
+    let rest = page.split("name=\"csrf\" value=\"").nth(1);
+    let token = rest.and_then(|rest| rest.split('"').next());
+    token.unwrap_or_else(|| panic!("no form: {page}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_about_a_shard_of_another_server_are_its_pages() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (access, audit) = (
+        directory.path().join("access"),
+        directory.path().join("audit"),
+    );
+    let operator = add_token(&access, "op", "operator@*");
+    let reader = add_token(&access, "eyes", "reader@*");
+    let [one, two] = pair(Config {
+        token: Secret::new(ROOT).ok(),
+        access_file: Some(access),
+        audit_log: Some(audit.clone()),
+        ..config()
+    })
+    .await;
+    let addr = one.addr();
+    let root = format!("Authorization: Bearer {ROOT}\r\n");
+    let body = r#"{"kind":"a","id":"x","queue":"beyond"}"#;
+    let answer = fetch(addr, "POST /api/v1/jobs?shard=2", &root, body).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let cookie = sign_in(addr, operator.reveal()).await;
+    let all = get(addr, "/ui/queues", &cookie).await;
+    assert!(all.contains("Shard 2 is on another server"), "{all}");
+    assert!(all.contains("Show shard 2"), "{all}");
+    let far = get(addr, "/ui/queues?shard=2", &cookie).await;
+    assert!(
+        far.contains("beyond") && far.contains("<bdi>op</bdi>"),
+        "{far}"
+    );
+    let job = get(addr, "/ui/job?id=2/x", &cookie).await;
+    assert!(job.contains("Job 2/x"), "{job}");
+    let stream = "/ui/live?view=/ui/job%3Fid%3D2/x&once=1";
+    let parts = get(addr, stream, &cookie).await;
+    assert!(parts.contains("part-head"), "{parts}");
+    // A form is checked by both servers: where it comes from here, its token there.
+    let cancel = |token: &str| format!("csrf={token}&job=2/x&confirmed=1&back=/ui/job%3Fid%3D2/x");
+    let path = "/ui/do/cancelJob";
+    let foreign = format!("{cookie}Sec-Fetch-Site: cross-site\r\n");
+    for (headers, body) in [
+        (&foreign, cancel(form_token(&job))),
+        (&cookie, cancel("of-nobody")),
+    ] {
+        let refused = post(addr, path, headers, &body).await;
+        assert_eq!(status(&refused), "403", "{refused}");
+    }
+    let done = post(addr, path, &cookie, &cancel(form_token(&job))).await;
+    assert_eq!(
+        (status(&done), header(&done, "location")),
+        ("303", "/ui/job?id=2/x"),
+        "{done}"
+    );
+    let notice = header(&done, "set-cookie").split(';').next();
+    let both = cookie.replace("\r\n", &format!("; {}\r\n", notice.expect("a cookie")));
+    let job = get(addr, "/ui/job?id=2/x", &both).await;
+    assert!(job.contains("Cancelled 2/x."), "{job}");
+    let reading = sign_in(addr, reader.reveal()).await;
+    let job = get(addr, "/ui/job?id=2/x", &reading).await;
+    assert!(
+        job.contains("Job 2/x") && !job.contains("/ui/do/retryJob"),
+        "{job}"
+    );
+    // Nobody gets in by calling themselves another server.
+    let claim = "Ganger-On-Behalf-Of: shared-token;x;admin@*\r\n";
+    for headers in [claim.to_owned(), format!("{reading}{claim}")] {
+        let refused = get(addr, "/ui/queues", &headers).await;
+        assert!(["401", "403"].contains(&status(&refused)), "{refused}");
+    }
+    two.stop().await;
+    let gone = get(addr, "/ui/job?id=2/x", &cookie).await;
+    assert_eq!(status(&gone), "503", "{gone}");
+    assert!(gone.contains("Shard 2 cannot be reached"), "{gone}");
+    one.stop().await;
+    let audit = std::fs::read_to_string(audit).expect("a log");
+    let line = audit
+        .lines()
+        .find(|line| line.contains("\"cancelJob\"") && line.contains("2/x"));
+    let line = line.unwrap_or_else(|| panic!("not audited: {audit}"));
+    assert!(line.contains("op") && line.contains("\"ui\""), "{line}");
 }

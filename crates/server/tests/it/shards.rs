@@ -64,7 +64,7 @@ async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStr
     stream
 }
 
-async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
+pub(crate) async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &str) -> String {
     let mut stream = open(addr, line, headers, body).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
