@@ -74,6 +74,7 @@
 //! series(SeriesFilter, SeriesOptions) -> Series   latency(SeriesFilter, quantiles: &[f64]) -> Latency
 //! kinds(SeriesFilter, after: &str, limit: u32) -> Kinds   names(NamesOf, prefix: &str, limit: u32) -> Names
 //! labels(key: Option<&str>, prefix: &str, after: &str, limit: u32) -> Labels
+//! past_events(&EventFilter, before: Option<u64>, limit: u32) -> PastEvents
 //! workers() -> Vec<Worker>  release_worker(&str) -> u64  tags(skip: u32, limit: u32) -> Vec<(String, u64)>  tracked() -> Vec<TrackedJob>
 //! events(EventFilter) -> EventStream { next() -> Option<Result<Event>>, position() -> Option<u64> }
 //! list_queues() -> Listed<QueueView>   list_schedules() -> Listed<Schedule>   // also of all shards: at_all_shards()

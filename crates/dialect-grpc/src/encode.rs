@@ -12,7 +12,7 @@ pub(crate) use job::{
     cancel_effects, changed, enqueue_reply, input, log_page, matched, shards, would_match,
 };
 pub(crate) use lease::{answer, delivery};
-pub(crate) use series::{failure_group, kinds, label, latency, series};
+pub(crate) use series::{event_sum, failure_group, kinds, label, latency, series};
 
 pub(crate) fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)

@@ -8,6 +8,7 @@ pub mod change;
 pub mod cluster;
 pub mod delivery;
 pub mod event;
+pub mod event_sums;
 pub mod graph;
 pub mod graphs;
 pub mod history;

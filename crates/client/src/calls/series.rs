@@ -6,7 +6,10 @@ use super::jobs::call;
 use crate::Client;
 use crate::convert::us;
 use crate::error::Error;
-use crate::model::{Kinds, Labels, Latency, Names, NamesOf, Series, SeriesFilter, SeriesOptions};
+use crate::model::{
+    EventFilter, Kinds, Labels, Latency, Names, NamesOf, PastEvents, Series, SeriesFilter,
+    SeriesOptions,
+};
 
 impl Client {
     /// Returns counters and gauges of queues and kinds, step by step.
@@ -113,5 +116,28 @@ impl Client {
             limit,
         };
         Ok(call!(self, Safe, insight_wire.labels(request))?.into())
+    }
+
+    /// Reads back events that are kept, the newest first: those before a position, or the newest, at most `limit` (100 if
+    /// 0). [`EventFilter::after`] does not count. The server looks at no more than 20,000 events: there may be fewer than
+    /// were asked for, and still a next page.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or refuses a value.
+    pub async fn past_events(
+        &self,
+        filter: &EventFilter,
+        before: Option<u64>,
+        limit: u32,
+    ) -> Result<PastEvents, Error> {
+        let request = filter.to_past(self.namespace(), before, limit);
+        let reply = call!(self, Safe, insight_wire.past_events(request))?;
+        let events = reply.events.into_iter().map(ganger_proto::convert::event);
+        Ok(PastEvents {
+            events: events.collect::<Result<_, _>>()?,
+            oldest: reply.oldest,
+            end: reply.end,
+            next: reply.next,
+        })
     }
 }

@@ -72,6 +72,23 @@ impl EventFilter {
             jobs: self.jobs.clone(),
             queues: self.queues.clone(),
             moves_only: self.moves_only,
+            every_ms: None,
+        }
+    }
+
+    pub(crate) fn to_past(
+        &self,
+        namespace: String,
+        before: Option<u64>,
+        limit: u32,
+    ) -> v1::PastEventsRequest {
+        v1::PastEventsRequest {
+            namespace,
+            before,
+            jobs: self.jobs.clone(),
+            queues: self.queues.clone(),
+            moves_only: self.moves_only,
+            limit,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Grant, Job};
+use super::{Event, Grant, Job};
 
 /// A job id that is tracked.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +122,19 @@ pub struct AuditFilter {
     pub after: Option<String>,
     /// Maximum number of records, 1 to 1,000; 0: 100.
     pub limit: u32,
+}
+
+/// Events that were read back.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PastEvents {
+    /// The events, the newest first.
+    pub events: Vec<Event>,
+    /// Position of the oldest event that is kept.
+    pub oldest: u64,
+    /// Position behind the newest event; [`EventFilter::after`] this number less one goes on without a gap.
+    pub end: u64,
+    /// Position before which the next page begins; `None` if nothing older is kept.
+    pub next: Option<u64>,
 }
 
 /// Conditions on events to follow.

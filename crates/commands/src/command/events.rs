@@ -28,6 +28,15 @@ pub(crate) struct EventsArgs {
     #[arg(long, value_name = "POSITION")]
     after: Option<u64>,
 
+    /// Show the newest so many events that are kept, 1 to 1000, in order.
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["after", "follow"],
+        value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    last: Option<u32>,
+
+    /// With --last: those before this position.
+    #[arg(long, value_name = "POSITION", requires = "last")]
+    before: Option<u64>,
+
     /// Show events of this job only; may be repeated.
     #[arg(long = "job", value_name = "JOB")]
     jobs: Vec<String>,
@@ -54,11 +63,36 @@ pub(crate) async fn run(context: &Context, args: EventsArgs) -> Outcome {
         queues: args.queues,
         moves_only: args.moves_only,
     };
+    if let Some(limit) = args.last {
+        return show_last(context, &filter, args.before, limit).await;
+    }
     let show = show(context, filter, args.follow);
     match args.timeout {
         Some(limit) => timeout(limit, show).await.unwrap_or(Ok(Exit::Done)),
         None => show.await,
     }
+}
+
+async fn show_last(
+    context: &Context,
+    filter: &EventFilter,
+    before: Option<u64>,
+    limit: u32,
+) -> Outcome {
+    let past = context
+        .client()
+        .await?
+        .past_events(filter, before, limit)
+        .await?;
+    for event in past.events.iter().rev() {
+        context.either(event, line(event, context.palette()))?;
+    }
+    if let Some(next) = past.next
+        && !context.is_json()
+    {
+        remark(format!("older events: --last {limit} --before {next}"));
+    }
+    Ok(Exit::Done)
 }
 
 async fn show(context: &Context, filter: EventFilter, follow: bool) -> Outcome {

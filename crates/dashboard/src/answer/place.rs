@@ -16,7 +16,7 @@ use super::{Asked, Dashboard, Visitor, headers, notice, origin};
 
 /// Where a request is answered.
 pub enum Place {
-    /// By this server.
+    /// By this server, whose shards it is about.
     Here(Request<Body>),
     /// By the server of this shard, with the identity that this server has found.
     Elsewhere(ShardId, Request<Body>),

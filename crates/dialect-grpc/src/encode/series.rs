@@ -1,9 +1,10 @@
 //! Series, names and failure groups of the shard as messages.
 
+use ganger_document::view::event_sums::EventSum;
 use ganger_proto::v1;
 use ganger_shard::series::{KindTotals, KindsPage, Latency, Line, SeriesReply, Sketch};
 use ganger_shard::{GroupView, ValueCount};
-use ganger_types::{Kind, Queue, Timestamp};
+use ganger_types::{JobState, Kind, Queue, Timestamp};
 
 /// Number of queues, and of kinds, of a failure group that an answer names.
 const NAMES_SHOWN: usize = 5;
@@ -83,6 +84,17 @@ pub(crate) fn label(found: &ValueCount) -> v1::LabelCount {
         live: found.live,
         kept: found.jobs.saturating_sub(found.live),
         exact: !found.has_more,
+    }
+}
+
+pub(crate) fn event_sum(sum: EventSum) -> v1::EventSum {
+    let state = |state: Option<JobState>| state.map_or(0, |state| v1::JobState::from(state).into());
+    v1::EventSum {
+        event: sum.event.to_owned(),
+        queue: sum.queue,
+        from: state(sum.from),
+        to: state(sum.to),
+        count: sum.count,
     }
 }
 

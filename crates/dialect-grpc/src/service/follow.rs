@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ganger_access::StreamPermit;
+use ganger_document::view::event_sums::{EventSums, IntervalSums};
 use ganger_proto::{convert, v1};
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
@@ -29,6 +30,15 @@ const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(15);
 /// A reader that takes nothing for so long is cut (`rel B6`).
 const READER_SLOW_MAX: Duration = Duration::from_secs(30);
 
+/// Events that are read back at once, unless the request says otherwise.
+const PAST_DEFAULT: u32 = 100;
+/// Most events that are read back at once.
+const PAST_MAX: u32 = 1_000;
+/// Most events that are looked at to read some back.
+const PAST_LOOKED_MAX: u64 = 20_000;
+/// Milliseconds between two messages with sums.
+const SUMS_EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+
 /// Sends, or says that the reader is gone or too slow.
 async fn send<T>(
     out: &mpsc::Sender<Result<T, Status>>,
@@ -50,26 +60,32 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn new(here: &ShardId, request: &v1::EventsRequest) -> Result<Self, Problem> {
-        let queues = request.queues.iter().enumerate();
+    /// Reads the conditions of a request, which `moves_only` is one of.
+    fn new(
+        here: &ShardId,
+        namespace: &str,
+        (jobs, queues): (&[String], &[String]),
+        moves_only: bool,
+    ) -> Result<Self, Problem> {
         decode::at_most(
             At::top("jobs"),
-            request.jobs.len(),
+            jobs.len(),
             ganger_types::limits::BULK_JOBS_MAX,
         )?;
         decode::at_most(
             At::top("queues"),
-            request.queues.len(),
+            queues.len(),
             ganger_types::limits::LEASE_QUEUES_MAX,
         )?;
+        let queues = queues.iter().enumerate();
         Ok(Self {
             shard: here.clone(),
-            namespace: decode::namespace(&request.namespace)?,
-            jobs: decode::each_job(here, At::top("jobs"), &request.jobs)?,
+            namespace: decode::namespace(namespace)?,
+            jobs: decode::each_job(here, At::top("jobs"), jobs)?,
             queues: queues
                 .map(|(index, text)| decode::queue(At::top("queues").entry(index), text))
                 .collect::<Result<_, _>>()?,
-            moves_only: request.moves_only,
+            moves_only,
         })
     }
 
@@ -97,16 +113,57 @@ impl ServiceContext {
         &self,
         request: &v1::EventsRequest,
     ) -> Result<Streamed<v1::EventBatch>, Problem> {
-        let wanted = Wanted::new(self.handle.id(), request)?;
+        let conditions = (&*request.jobs, &*request.queues);
+        let wanted = Wanted::new(
+            self.handle.id(),
+            &request.namespace,
+            conditions,
+            request.moves_only,
+        )?;
+        let every = request.every_ms.map(sums_every).transpose()?;
         let subscription = self.handle.events(request.after.map(Position))?;
         let place = self.stream_permit()?;
         let (out, receiver) = mpsc::channel(MESSAGES_MAX);
         tokio::spawn(async move {
             // When it ends, the reader has gone.
-            stream_events(wanted, subscription, out).await.ok();
+            let ended = match every {
+                None => stream_events(wanted, subscription, out).await,
+                Some(every) => stream_sums(wanted, subscription, out, every).await,
+            };
+            ended.ok();
             drop(place);
         });
         Ok(self.until_stopping(ReceiverStream::new(receiver)))
+    }
+
+    /// Reads back events that are kept.
+    pub(crate) fn past_events(
+        &self,
+        request: &v1::PastEventsRequest,
+    ) -> Result<v1::PastEventsReply, Problem> {
+        let conditions = (&*request.jobs, &*request.queues);
+        let wanted = Wanted::new(
+            self.handle.id(),
+            &request.namespace,
+            conditions,
+            request.moves_only,
+        )?;
+        let limit = decode::bounded(At::top("limit"), request.limit, PAST_DEFAULT, PAST_MAX)?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let before = request.before.map(Position);
+        let is_wanted = |event: &Event| wanted.takes(event);
+        let past = self
+            .handle
+            .past_events(before, limit, PAST_LOOKED_MAX, is_wanted);
+        let events = past.events.into_iter();
+        Ok(v1::PastEventsReply {
+            events: events
+                .map(|event| convert::event_message(&wanted.shard, event))
+                .collect(),
+            oldest: past.oldest.0,
+            end: past.end.0,
+            next: past.next.map(|position| position.0),
+        })
     }
 
     /// A place among the open streams.
@@ -229,6 +286,7 @@ async fn stream_events(
         let message = v1::EventBatch {
             events: std::mem::take(&mut batch),
             position,
+            ..v1::EventBatch::default()
         };
         send(&out, Ok(message)).await?;
         let silence = tokio::time::sleep(SIGN_OF_LIFE_EVERY);
@@ -251,6 +309,49 @@ async fn stream_events(
                 if let Err(error) = take(next, &wanted, &mut batch) {
                     return send(&out, Err(error.into())).await;
                 }
+            }
+        }
+    }
+}
+
+/// Reads how often sums are sent.
+fn sums_every(milliseconds: u64) -> Result<Duration, Problem> {
+    if SUMS_EVERY_MS.contains(&milliseconds) {
+        return Ok(decode::ms(milliseconds));
+    }
+    let (least, most) = (SUMS_EVERY_MS.start(), SUMS_EVERY_MS.end());
+    Err(Problem::invalid(
+        At::top("every_ms"),
+        format_args!("{milliseconds} is out of range: {least} to {most}"),
+    ))
+}
+
+/// Sends the position at once, so that the reader knows of its subscription, and then sums at an interval.
+async fn stream_sums(
+    wanted: Wanted,
+    mut events: Subscription,
+    out: mpsc::Sender<Result<v1::EventBatch, Status>>,
+    every: Duration,
+) -> Result<(), ()> {
+    let mut sums = EventSums::default();
+    let mut interval = tokio::time::interval(every);
+    loop {
+        tokio::select! {
+            () = out.closed() => return Err(()),
+            next = events.next() => match next {
+                Ok(event) if wanted.takes(&event) => sums.add(&event),
+                Ok(_) => {}
+                Err(error) => return send(&out, Err(Problem::from(error).into())).await,
+            },
+            _ = interval.tick() => {
+                let IntervalSums { sums, other } = sums.take();
+                let message = v1::EventBatch {
+                    events: Vec::new(),
+                    position: events.position().map(|position| position.0),
+                    sums: sums.into_iter().map(encode::event_sum).collect(),
+                    other,
+                };
+                send(&out, Ok(message)).await?;
             }
         }
     }

@@ -302,4 +302,14 @@ impl Insight for ServiceContext {
     ) -> Result<Response<Self::EventsStream>, Status> {
         Ok(Response::new(self.event_stream(request.get_ref())?))
     }
+
+    async fn past_events(
+        &self,
+        request: Request<v1::PastEventsRequest>,
+    ) -> Result<Response<v1::PastEventsReply>, Status> {
+        Ok(Response::new(ServiceContext::past_events(
+            self,
+            request.get_ref(),
+        )?))
+    }
 }

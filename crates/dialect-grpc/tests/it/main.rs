@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: each further one links everything again.
 
 mod bad_input;
+mod events;
 mod external_jobs;
 mod graphs;
 mod insight;
