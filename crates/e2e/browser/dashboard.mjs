@@ -47,7 +47,6 @@ for (const colorScheme of ["light", "dark"]) {
         const count = await elements(page);
         assert.ok(count <= 3000, `${screen} has ${count} elements`);
         assert.ok(content <= seen, `${screen} is ${content} wide on a screen of ${seen}`);
-
         await accessible(page, screen).catch((error) => faulty.push(error.message));
       }
       assert.equal(faulty.join("\n"), "");
