@@ -259,7 +259,7 @@ document.addEventListener("submit", (event) => {
   const button = event.submitter;
   if (event.target.id !== "actions" || !button) return;
   const action = new URL(button.formAction).pathname.split("/").pop();
-  if (!asks.includes(action)) return;
+  if (!asks.includes(action) && !/(^|&)ask=1/.test(button.value)) return;
   event.preventDefault();
   ask(button, event.target).catch(() => show("Reconnecting …", "off"));
 });

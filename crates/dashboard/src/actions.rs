@@ -3,6 +3,7 @@
 //! Every action has the name of its operation in the table of the HTTP API, whose right it takes. Nothing here decides
 //! whether an action is possible: the engine does, at the moment of the action.
 
+mod alter;
 mod bulk;
 mod done;
 mod enqueue;
@@ -148,6 +149,7 @@ async fn carry_out(view: &View, action: &str, form: &Form) -> Result<Done, Fault
         "deleteSchedule" => schedules::delete(view, form).await,
         "releaseWorker" => rest::release_worker(view, form).await,
         "reconcilePeer" => rest::reconcile(view, form).await,
+        "audit" => rest::check_store(view, form).await,
         "testAlert" => rest::test_alert(view, form).await,
         _ => Err(no_such(action)),
     }
@@ -179,6 +181,7 @@ pub(crate) const ACTIONS: &[&str] = &[
     "deleteSchedule",
     "releaseWorker",
     "reconcilePeer",
+    "audit",
     "testAlert",
 ];
 
@@ -296,6 +299,7 @@ fn not_done(action: &str) -> &'static str {
         "setSchedule" => "Not saved",
         "reconcilePeer" => "Not reconciled",
         "testAlert" => "Not sent",
+        "audit" => "Not checked",
         _ => "Not changed",
     }
 }

@@ -113,7 +113,10 @@ pub(super) async fn run(view: &View, form: &Form, chosen: JobsAction) -> Result<
 }
 
 /// The selected jobs, by shard.
-async fn chosen_jobs(view: &View, form: &Form) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
+pub(super) async fn chosen_jobs(
+    view: &View,
+    form: &Form,
+) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
     let given = form.fields.texts("job")?;
     let given = if given.is_empty() {
         form.with.texts("job")?
@@ -155,10 +158,7 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
             names.iter().map(|name| ("job", name.as_str())).collect();
         pairs.push(("scope", "selected"));
         let content = html! {
-            ul {
-                @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard.id(), id))) " " (svg::state(*state)) } }
-                @if jobs.len() > NAMED { li { "and " (jobs.len() - NAMED) " more" } }
-            }
+            (list_of(&jobs))
             p { (chosen.consequence()) }
             @if chosen == JobsAction::Cancel { (reason_field()) }
         };
@@ -190,11 +190,21 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
         }
     }
     Ok(notice(
-        chosen,
+        chosen.done(),
         changed,
         u64::try_from(skipped.len()).unwrap_or(u64::MAX),
         &skipped,
     ))
+}
+
+/// The first of the selected jobs, and how many more there are.
+pub(super) fn list_of(jobs: &[(Handle, JobId, JobState)]) -> Markup {
+    html! {
+        ul {
+            @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard.id(), id))) " " (svg::state(*state)) } }
+            @if jobs.len() > NAMED { li { "and " (jobs.len() - NAMED) " more" } }
+        }
+    }
 }
 
 /// Why a job was left out: the state that it is in.
@@ -208,8 +218,9 @@ async fn reason_of(view: &View, shard: &Handle, id: JobId) -> String {
     }
 }
 
-pub(super) fn notice(chosen: JobsAction, changed: u64, skipped: u64, reasons: &[String]) -> Done {
-    let mut text = format!("{} {}", chosen.done(), plural(changed, "job"));
+/// What was done, in a word such as `Retried`, to how many jobs, and why others were left out.
+pub(super) fn notice(done: &str, changed: u64, skipped: u64, reasons: &[String]) -> Done {
+    let mut text = format!("{done} {}", plural(changed, "job"));
     if skipped > 0 {
         write!(text, ", skipped {}", count(skipped)).expect("strings take everything");
     }

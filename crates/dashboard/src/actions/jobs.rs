@@ -246,6 +246,9 @@ fn question(
 
 /// Changes a job: its start, its tracking, or what the form of changes says.
 pub(super) async fn alter(view: &View, form: &Form) -> Result<Done, Fault> {
+    if form.with.text("scope")? == Some("selected") {
+        return super::alter::selected(view, form).await;
+    }
     let target = Target::of(view, form).await?;
     let mut alter = Alter {
         namespace: view.namespace().clone(),

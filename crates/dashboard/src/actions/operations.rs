@@ -65,7 +65,7 @@ pub(super) async fn start(
     if may_end_soon && let Some(ended) = ends_of(view, &begun).await? {
         let done = ended.iter().map(|record| record.done).sum();
         let skipped = ended.iter().map(|record| record.skipped + record.failed);
-        return Ok(notice(chosen, done, skipped.sum(), &[]));
+        return Ok(notice(chosen.done(), done, skipped.sum(), &[]));
     }
     let to = match begun.as_slice() {
         [(shard, record)] => operation_address(view, shard.id(), record.number),

@@ -4,14 +4,16 @@ use ganger_attention::NotTested;
 use ganger_document::names::text;
 use ganger_shard::Handle;
 use ganger_types::command::{DeregisterWorker, Reconcile};
-use ganger_types::query::JobQuery;
+use ganger_types::query::{JobQuery, Query};
 use ganger_types::{Command, Namespace, Reply, ShardId, Worker};
 use maud::{Markup, html};
 
 use crate::fault::Fault;
+use crate::format::plural;
 use crate::links::Links;
 use crate::notice::Notice;
-use crate::text::plain;
+use crate::page::Page;
+use crate::text::{isolated, plain};
 use crate::view::View;
 use crate::widgets::job_link;
 
@@ -19,6 +21,8 @@ use super::{ASK_FORM, Done, Form, Question, apply};
 
 /// Jobs of a worker that are counted before they are released.
 const HELD_LOOKED_MAX: usize = 1_000;
+/// Faults of a store that are shown.
+const FINDINGS_SHOWN: usize = 100;
 /// Jobs of a worker that are named before they are released.
 const HELD_NAMED: usize = 5;
 
@@ -53,7 +57,7 @@ pub(super) async fn release_worker(view: &View, form: &Form) -> Result<Done, Fau
     Ok(Done::Notice {
         notice: Notice::done(format!(
             "Released {} of the worker {}.",
-            crate::format::plural(count, "job"),
+            plural(count, "job"),
             plain(&shown)
         )),
         to: Some(view.links.to("/workers").as_str().to_owned()),
@@ -79,7 +83,7 @@ async fn holds(view: &View, shard: &Handle, worker: &Worker) -> Result<Markup, F
     let rest = page.jobs.len().saturating_sub(HELD_NAMED);
     Ok(html! {
         p {
-            "It holds " (more) (crate::format::plural(number, "job")) ":"
+            "It holds " (more) (plural(number, "job")) ":"
             @for job in named { " " (job_link(view, shard.id(), &job.record.id)) }
             @if rest > 0 { " and others" }
             "."
@@ -112,6 +116,32 @@ pub(super) async fn reconcile(view: &View, form: &Form) -> Result<Done, Fault> {
         notice: Notice::done(format!("Reconciled with shard {peer}.")),
         to: None,
     })
+}
+
+/// Has a shard recompute its indexes and compare them with those that it has.
+pub(super) async fn check_store(view: &View, form: &Form) -> Result<Done, Fault> {
+    let shard = form.shard(view)?;
+    let Reply::Audit(findings) = view.ask(shard, Query::Audit).await? else {
+        return Err(Fault::unexpected_reply());
+    };
+    let id = shard.id();
+    if findings.is_empty() {
+        return Ok(Done::Notice {
+            notice: Notice::done(format!(
+                "Checked the store of shard {id}: nothing was found."
+            )),
+            to: None,
+        });
+    }
+    let number = plural(u64::try_from(findings.len()).unwrap_or(u64::MAX), "fault");
+    let heading = format!("The store of shard {id} has {number}");
+    let content = html! {
+        div.heading { h1 { (heading) } }
+        p { "Keep a copy of the store and report this. `ganger check` looks at the whole file while the server is stopped." }
+        ul { @for finding in findings.iter().take(FINDINGS_SHOWN) { li { (isolated(finding)) } } }
+        p { a href=(view.links.to("/shards")) { "Shards" } }
+    };
+    Ok(Done::Page(Page::new(&heading, "Shards", content)))
 }
 
 /// Sends a test message to the webhook of an alert.

@@ -539,6 +539,7 @@ fn actions(view: &View, jobs: &Jobs) -> Markup {
         div.bulk role="group" aria-label="Selected jobs" {
             span #selected-count { "Selected:" }
             @for (word, action) in actions { (styled(view, word, action, &selected)) }
+            (widgets::button(view, "Change queue or priority", "alterJob", &[("scope", "selected"), ("ask", "1")]))
         }
         @if !jobs.filter.is_empty() {
             div.bulk role="group" aria-label="All jobs that match" {

@@ -87,6 +87,9 @@ fn cards(view: &View, shards: &[Found]) -> Markup {
                         div { dt { "Commits since the start" } dd { (counted(named(&numbers.counters, "commits_total"))) } }
                         div { dt { "Waiting workers" } dd { (counted(named(&numbers.gauges, "waiting_workers"))) } }
                     }
+                    @if view.rights.may_do("audit") {
+                        (button(view, "Check store", "audit", &[("shard", shard.id().as_str())]))
+                    }
                 }
             }
             @for shard in view.site.elsewhere() {

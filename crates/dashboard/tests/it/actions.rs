@@ -298,6 +298,57 @@ async fn selected_jobs_are_retried_and_those_left_out_are_named() {
 }
 
 #[tokio::test]
+async fn selected_jobs_get_another_queue_and_priority() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    for kind in ["a", "b"] {
+        site.enqueue("slow", kind, |_| {}).await;
+    }
+    let page = browser.page("/ui/jobs").await;
+    let names: Vec<String> = page
+        .rows("Jobs")
+        .into_iter()
+        .map(|row| row[1].clone())
+        .collect();
+    let jobs: Vec<(&str, &str)> = names.iter().map(|name| ("job", name.as_str())).collect();
+    let change = "Change queue or priority";
+    let question = browser.press(&page, change, &jobs).await;
+    assert_eq!(question.only("h1"), "Change 2 jobs?");
+    let refused = browser.press(&question, "Change 2 jobs", &[]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.only("[role=alert]").contains("both empty"));
+    let fields = [("queue", "fast"), ("priority", "7")];
+    let done = browser.press(&refused, "Change 2 jobs", &fields).await;
+    let page = browser.follow(&done).await;
+    assert!(page.only("#notice").starts_with("Changed 2 jobs."));
+    let page = browser.page("/ui/jobs?queue=fast&columns=priority").await;
+    let rows = page.rows("Jobs");
+    assert_eq!(rows.len(), 2);
+    assert!(rows.iter().all(|row| row.contains(&"7".to_owned())));
+    // One that has ended meanwhile is left out, and named.
+    site.fail_one("fast", "exit-1", "x").await;
+    let question = browser.press(&page, change, &jobs).await;
+    let done = browser.press(&question, "Change 2 jobs", &fields).await;
+    let notice = browser.follow(&done).await.only("#notice");
+    assert!(
+        notice.starts_with("Changed 1 job, skipped 1: 1/"),
+        "{notice}"
+    );
+}
+
+#[tokio::test]
+async fn the_store_of_a_shard_is_checked() {
+    let site = Site::open().await;
+    let browser = site.browser();
+    site.enqueue("mail", "send", |_| {}).await;
+    let page = browser.page("/ui/shards").await;
+    let done = browser.press(&page, "Check store", &[]).await;
+    let notice = browser.follow(&done).await.only("#notice");
+    let sound = "Checked the store of shard 1: nothing was found.";
+    assert!(notice.starts_with(sound), "{notice}");
+}
+
+#[tokio::test]
 async fn all_that_match_are_counted_first_and_above_a_thousand_the_number_is_typed() {
     let site = Site::open().await;
     let browser = site.browser();

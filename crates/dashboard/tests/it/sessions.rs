@@ -247,6 +247,7 @@ async fn each_action_is_refused_to_those_without_its_right_and_the_audit_log_say
         ("deleteSchedule", "id=x".to_owned(), &operators),
         ("releaseWorker", "worker=w".to_owned(), &operators),
         ("reconcilePeer", "peer=2".to_owned(), &["root"]),
+        ("audit", "shard=1".to_owned(), &["root"]),
     ];
     for name in ["root", "op", "maker", "eyes"] {
         let browser = site.signed_in(name).await;

@@ -1,0 +1,123 @@
+//! Changes to the jobs that are selected: their queue and their priority.
+
+use std::collections::BTreeMap;
+
+use ganger_shard::Handle;
+use ganger_types::command::Alter;
+use ganger_types::{Command, JobId, Priority, Queue, Reply};
+use maud::html;
+
+use crate::fault::Fault;
+use crate::format::plural;
+use crate::links::job_name;
+use crate::page::Page;
+use crate::text::{isolated, plain};
+use crate::view::View;
+
+use super::bulk::{chosen_jobs, list_of, notice};
+use super::{ASK_FORM, Done, Form, Question};
+
+/// What becomes of each selected job.
+struct Changes {
+    queue: Option<Queue>,
+    priority: Option<Priority>,
+}
+
+impl Changes {
+    /// Reads the fields of the form; an empty one changes nothing.
+    fn read(form: &Form) -> Result<Self, Fault> {
+        let most = Priority::WHOLE_MAX;
+        let priority: Option<i64> = form.fields.number("priority", -most, most)?;
+        let changes = Self {
+            queue: form.fields.name("queue")?,
+            priority: priority.and_then(Priority::whole),
+        };
+        if changes.queue.is_none() && changes.priority.is_none() {
+            return Err(Fault::value("queue", "and priority are both empty"));
+        }
+        Ok(changes)
+    }
+
+    fn command(&self, view: &View, job: JobId) -> Command {
+        Command::Alter(Box::new(Alter {
+            namespace: view.namespace().clone(),
+            job: Some(job),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            ..Alter::default()
+        }))
+    }
+}
+
+/// Changes the queue or priority of the selected jobs, after a question with both fields.
+pub(super) async fn selected(view: &View, form: &Form) -> Result<Done, Fault> {
+    let jobs = chosen_jobs(view, form).await?;
+    if !form.is_confirmed() {
+        return Ok(question(view, form, &jobs, None));
+    }
+    let changes = match Changes::read(form) {
+        Ok(changes) => changes,
+        Err(fault) => return Ok(question(view, form, &jobs, Some(&fault))),
+    };
+    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
+    for (shard, id, _) in jobs {
+        let entry = by_shard.entry(shard.id().to_string());
+        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
+    }
+    let (mut done, mut skipped) = (0_u64, Vec::new());
+    for (shard, ids) in by_shard.into_values() {
+        let commands = ids.iter().map(|id| changes.command(view, id.clone()));
+        let replies = shard.call_all(commands.collect()).await?;
+        for (id, reply) in ids.iter().zip(replies) {
+            match reply {
+                Ok(Reply::Altered { .. }) => done += 1,
+                Ok(_) => return Err(Fault::unexpected_reply()),
+                Err(error) => {
+                    let name = plain(&job_name(shard.id(), id));
+                    skipped.push(format!("{name}: {}", Fault::from(error).detail));
+                }
+            }
+        }
+    }
+    let number = u64::try_from(skipped.len()).unwrap_or(u64::MAX);
+    Ok(notice("Changed", done, number, &skipped))
+}
+
+fn question(
+    view: &View,
+    form: &Form,
+    jobs: &[(Handle, JobId, ganger_types::JobState)],
+    refusal: Option<&Fault>,
+) -> Done {
+    let number = plural(u64::try_from(jobs.len()).unwrap_or(u64::MAX), "job");
+    let names: Vec<String> = jobs
+        .iter()
+        .map(|(shard, id, _)| job_name(shard.id(), id))
+        .collect();
+    let mut pairs: Vec<(&str, &str)> = names.iter().map(|name| ("job", name.as_str())).collect();
+    pairs.extend([("scope", "selected"), ("ask", "1")]);
+    let given = |name: &str| form.fields.text(name).ok().flatten().unwrap_or_default();
+    let content = html! {
+        (list_of(jobs))
+        @if let Some(fault) = refusal { div.alert role="alert" { p { (isolated(&fault.detail)) } } }
+        div.fields {
+            label { "Queue" input name="queue" form=(ASK_FORM) maxlength="512" placeholder="empty: no change" value=(given("queue")); }
+            label { "Priority" input name="priority" form=(ASK_FORM) inputmode="numeric" placeholder="empty: no change" value=(given("priority")); }
+        }
+    };
+    let question = Question {
+        heading: format!("Change {number}?"),
+        content,
+        button: format!("Change {number}"),
+        action: "alterJob",
+        pairs: &pairs,
+        is_danger: false,
+    };
+    match (question.page(view, form), refusal) {
+        (Done::Page(page), Some(fault)) => {
+            let status = (view.site.settings.status_of)(fault.code);
+            Done::Page(Page { status, ..page })
+        }
+        (done, _) => done,
+    }
+}
