@@ -66,9 +66,9 @@ const freshen = (within) => {
 const state = byId("live-state");
 const pauseButton = byId("live-pause");
 let stream = null;
-let [opened, heard, retries, timer, poll] = [0, 0, 0, 0, 0];
+let [opened, heard, retries, timer, poll, word] = [0, 0, 0, 0, 0, Date.now()];
 let paused = keep("sessionStorage", "ganger-paused") === "1";
-const clock = () => new Date(Date.now() + ahead).toLocaleTimeString("en-GB", zone ? { timeZone: zone } : {});
+const clock = (at = Date.now()) => new Date(at + ahead).toLocaleTimeString("en-GB", zone ? { timeZone: zone } : {});
 
 const show = (text, kind) => {
   if (!state) return;
@@ -164,6 +164,7 @@ const slowly = async () => {
     if (newVersion(assets)) return;
     if (refusal) return show(refusal, "off");
     parts.forEach(replace);
+    word = Date.now();
     show("Live, slowly", "live");
   } catch {
     show("Reconnecting …", "off");
@@ -177,7 +178,7 @@ function open() {
   opened = Date.now();
   heard = 0;
   const on = (name, act) => stream.addEventListener(name, (event) => {
-    heard = Date.now();
+    word = heard = Date.now();
     act(JSON.parse(event.data));
   });
   on("hello", ({ assets, now }) => {
@@ -208,15 +209,14 @@ const setPaused = (to) => {
 if (body.dataset.live) {
   pauseButton.hidden = false;
   pauseButton.addEventListener("click", () => setPaused(!paused));
-  if (paused) setPaused(true);
-  else open();
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) close();
-    else if (!paused) open();
-  });
+  paused ? setPaused(true) : open();
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : paused || open()));
   addEventListener("pagehide", close);
   setInterval(() => {
     freshen(document);
+    const [stale, age] = [byId("stale"), Math.round((Date.now() - word) / 1000)];
+    stale.hidden = state.dataset.state === "live" || age < 10;
+    if (!stale.hidden) stale.textContent = `As of ${clock(word)}, ${age} s ago`;
     if (paused || document.hidden || !stream) return;
     const silent = Date.now() - (heard || opened);
     if ((!heard && silent > 5000) || silent > 30000) {

@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use crate::actions::ASK_FORM;
 use crate::assets;
-use crate::links::Links;
+use crate::links::{ALL_NAMESPACES, Links, OF_ALL_NAMESPACES};
 use crate::notice::Notice;
 use crate::page::Page;
 use crate::session::Nonce;
@@ -52,7 +52,11 @@ pub(crate) struct Surroundings<'a> {
 /// A page with its head, navigation and foot: the whole HTML document.
 pub(crate) fn document(page: &Page, around: &Surroundings<'_>) -> Markup {
     let view = around.view;
-    let namespace = plain(&show(view.namespace().as_bytes()));
+    let namespace = if view.is_of_all_namespaces() {
+        "all namespaces".to_owned()
+    } else {
+        plain(&show(view.namespace().as_bytes()))
+    };
     let title = format!("{} \u{b7} {namespace} \u{b7} ganger", plain(&page.title));
     let live = page.is_live.then(|| {
         let mut followed = around.here.to_owned();
@@ -68,6 +72,7 @@ pub(crate) fn document(page: &Page, around: &Surroundings<'_>) -> Markup {
         div.columns {
             (navigation(page, view))
             main #main tabindex="-1" {
+                p #stale.remark hidden {}
                 @if let Some(notice) = around.notice { (notice_box(view, notice)) }
                 @for part in &page.parts {
                     div.part id=(part.id) data-print=(format!("{:x}", part.fingerprint())) { (part.html) }
@@ -194,6 +199,9 @@ fn scope(page: &Page, around: &Surroundings<'_>) -> Markup {
         form.scope action=(view.links.bare(path)) {
             label { "namespace: "
                 select name="ns" data-submit {
+                    @if OF_ALL_NAMESPACES.contains(&path) && view.may_see_all_namespaces() {
+                        option value=(ALL_NAMESPACES) selected[view.is_of_all_namespaces()] { "All namespaces" }
+                    }
                     @for namespace in around.namespaces {
                         option value=(show(namespace.as_bytes())) selected[namespace == view.namespace()] {
                             (plain(&show(namespace.as_bytes())))

@@ -18,6 +18,11 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b',');
 
+/// What stands for all namespaces, as in grants.
+pub(crate) const ALL_NAMESPACES: &str = "*";
+/// Paths of the pages that can be of all namespaces.
+pub(crate) const OF_ALL_NAMESPACES: [&str; 2] = ["/", "/queues"];
+
 /// Makes addresses within the namespace and the shards of a view.
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
@@ -44,10 +49,12 @@ impl Links {
         }
     }
 
-    /// The page at a path below `/ui`, in the namespace and the shards of this view.
+    /// The page at a path below `/ui`, in the namespace and the shards of this view. A page that cannot be of all
+    /// namespaces is that of the default one.
     pub(crate) fn to(&self, path: &str) -> Address {
         let address = self.bare(path);
-        let address = if self.namespace == Namespace::default() {
+        let is_left_out = self.is_of_all_namespaces() && !OF_ALL_NAMESPACES.contains(&path);
+        let address = if is_left_out || self.namespace == Namespace::default() {
             address
         } else {
             address.name("ns", self.namespace.as_bytes())
@@ -93,8 +100,18 @@ impl Links {
         links.to("/job").with("id", full_name)
     }
 
+    /// The same pages of another namespace.
+    pub(crate) fn in_namespace(self, namespace: Namespace) -> Self {
+        Self { namespace, ..self }
+    }
+
     pub(crate) fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    /// Whether the addresses are of all namespaces together.
+    pub(crate) fn is_of_all_namespaces(&self) -> bool {
+        self.namespace.as_bytes() == ALL_NAMESPACES.as_bytes()
     }
 
     pub(crate) fn shard(&self) -> Option<&ShardId> {

@@ -1,6 +1,7 @@
 //! The pages, one file each: a part reads, a part shows. Showing is a pure function of what was read.
 
 mod about;
+mod all_namespaces;
 mod audit;
 mod error;
 mod events;

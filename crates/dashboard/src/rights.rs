@@ -39,6 +39,11 @@ impl Rights {
         }
     }
 
+    /// The same rights in another namespace.
+    pub(crate) fn in_namespace(self, namespace: Namespace) -> Self {
+        Self { namespace, ..self }
+    }
+
     /// The operation of that name.
     ///
     /// # Panics

@@ -10,12 +10,15 @@ use ganger_types::{Command, Namespace, Reply, ShardId};
 
 use crate::fault::Fault;
 use crate::format::Clock;
-use crate::links::Links;
+use crate::links::{ALL_NAMESPACES, Links};
 use crate::rights::Rights;
 use crate::site::Site;
 
 /// How long one shard may take before a page of all shards goes on without it.
 const SHARD_WAIT: Duration = Duration::from_secs(1);
+
+/// Namespaces that a page of all of them shows.
+const NAMESPACES_MAX: usize = 200;
 
 /// What a page is made for.
 #[derive(Clone)]
@@ -82,6 +85,42 @@ impl View {
     /// The view of one viewer, whose forms carry tokens.
     pub(crate) fn for_forms(self, form_key: Option<Vec<u8>>) -> Self {
         Self { form_key, ..self }
+    }
+
+    /// The view of another namespace.
+    pub(crate) fn in_namespace(&self, namespace: Namespace) -> Self {
+        let view = self.clone();
+        Self {
+            links: view.links.in_namespace(namespace.clone()),
+            rights: view.rights.in_namespace(namespace),
+            ..view
+        }
+    }
+
+    /// Whether the view is of all namespaces together, which Overview and Queues can be.
+    pub(crate) fn is_of_all_namespaces(&self) -> bool {
+        self.links.is_of_all_namespaces()
+    }
+
+    /// Whether the viewer may look at all namespaces together.
+    pub(crate) fn may_see_all_namespaces(&self) -> bool {
+        let all = Namespace::from_static(ALL_NAMESPACES);
+        let rights = self.rights.clone().in_namespace(all);
+        rights.may_read("listQueues")
+    }
+
+    /// The views of the namespaces of which this one is: itself, or that of each namespace, at most
+    /// [`NAMESPACES_MAX`].
+    pub(crate) async fn by_namespace(&self) -> Vec<Self> {
+        if !self.is_of_all_namespaces() {
+            return vec![self.clone()];
+        }
+        let names = self.namespaces().await.into_iter();
+        let names = names.filter(|name| name != self.namespace());
+        names
+            .take(NAMESPACES_MAX)
+            .map(|name| self.in_namespace(name))
+            .collect()
     }
 
     /// A token for a form, another one each time.
@@ -211,7 +250,7 @@ impl View {
         };
         let names = all.into_iter().map(|record| record.namespace);
         let mut names: Vec<Namespace> = names.filter(|name| self.rights.lists(name)).collect();
-        if !names.contains(self.namespace()) {
+        if !self.is_of_all_namespaces() && !names.contains(self.namespace()) {
             names.push(self.namespace().clone());
         }
         names.sort();

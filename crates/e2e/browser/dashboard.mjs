@@ -79,6 +79,7 @@ await check("a page is live within a second or two", async () => {
   console.log(`  shown after ${Date.now() - sent} ms`);
   await page.getByRole("button", { name: "Pause live" }).click();
   await liveState(page, "Paused");
+  await page.getByText(/^As of \d\d:\d\d:\d\d, \d+ s ago$/).waitFor();
   await page.getByRole("button", { name: "Resume live" }).click();
   await liveState(page, "Live");
   // A hidden tab closes its stream; what it missed comes when it is seen again.

@@ -56,10 +56,15 @@ pub(crate) fn link(view: &View, item: &Item) -> Option<(String, Address)> {
     is_shard.then(|| ("Shards".to_owned(), view.links.to("/shards")))
 }
 
+/// What stands where nothing needs attention.
+pub(crate) fn list_of_none() -> Markup {
+    html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } }
+}
+
 /// The list of Overview.
 pub(crate) fn list(view: &View, items: &[Item], shown: usize) -> Markup {
     if items.is_empty() {
-        return html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } };
+        return list_of_none();
     }
     html! {
         ul.attention {

@@ -7,7 +7,7 @@ use ganger_shard::series::Rate;
 use ganger_types::query::Query;
 use ganger_types::reply::QueueView;
 use ganger_types::why::QueueCause;
-use ganger_types::{Queue, Reply};
+use ganger_types::{Namespace, Queue, Reply};
 
 use crate::fault::Fault;
 use crate::view::{Missing, View};
@@ -20,6 +20,7 @@ const QUEUES_MAX: usize = 10_000;
 pub(crate) struct Row {
     pub(crate) shard: Handle,
     pub(crate) queue: QueueView,
+    pub(crate) namespace: Namespace,
     /// Whether a worker has asked lately; `None` if nobody needed to know.
     pub(crate) workers: Option<Asked>,
     /// How fast it fills and empties; `None` if that is not known yet.
@@ -92,8 +93,18 @@ impl Row {
     }
 }
 
-/// All known queues of the view, without a look at their workers.
+/// All known queues of the view, in all its namespaces, without a look at their workers.
 pub(crate) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
+    let (mut all, mut missing) = (Vec::new(), Missing::default());
+    for view in view.by_namespace().await {
+        let (rows, gone) = of_namespace(&view).await?;
+        all.extend(rows);
+        missing = gone;
+    }
+    Ok((all, missing))
+}
+
+async fn of_namespace(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
     let gathered = view
         .gather(|shard| async move {
             let query = Query::Queues(view.namespace().clone(), None, QUEUES_MAX);
@@ -108,6 +119,7 @@ pub(crate) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
             rate: shard.series(|table| table.rate(view.namespace(), &queue.queue, view.clock.now)),
             shard: shard.clone(),
             queue,
+            namespace: view.namespace().clone(),
             workers: None,
         })
     });
@@ -131,7 +143,7 @@ pub(crate) async fn look(view: &View, rows: Vec<&mut Row>) {
         let asked: Vec<_> = of_shard.collect();
         let queries = asked
             .iter()
-            .map(|row| Query::QueueWhy(view.namespace().clone(), row.queue.queue.clone()));
+            .map(|row| Query::QueueWhy(row.namespace.clone(), row.queue.queue.clone()));
         if let Ok(replies) = view.ask_all(shard, queries.collect()).await {
             for (row, reply) in asked.into_iter().zip(replies) {
                 row.workers = reply.ok().and_then(|reply| asks(&reply));

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::data::events::{job_of, position, queue_of};
+use crate::links::ALL_NAMESPACES;
 use crate::page::{Page, Stop};
 use crate::pages::{Interest, build, interest};
 use crate::view::View;
@@ -88,7 +89,8 @@ impl Hub {
     }
 
     fn concerns(&self, event: &Event) -> bool {
-        if event.namespace != self.namespace {
+        let is_of_all = self.namespace.as_bytes() == ALL_NAMESPACES.as_bytes();
+        if !is_of_all && event.namespace != self.namespace {
             return false;
         }
         match &self.interest {

@@ -66,7 +66,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     Ok(show(view, &read(view, window).await?))
 }
 
-async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
+pub(super) async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
     let (mut queues, missing) = queues::all(view).await?;
     queues.sort_by_key(|row| std::cmp::Reverse(row.queue.counts.ready + row.queue.counts.running));
     let shown = ROWS.min(queues.len());
@@ -170,7 +170,6 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
 
 fn now(view: &View, rows: &[Row]) -> Markup {
     let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-    let oldest = rows.iter().filter_map(Row::oldest).max();
     let states = |states: &str| view.links.to("/jobs").with("state", states);
     let cells = [
         ("Ready", sum(|row| row.queue.counts.ready), "ready"),
@@ -193,10 +192,16 @@ fn now(view: &View, rows: &[Row]) -> Markup {
             }
             div.count {
                 dt { "Oldest waits" }
-                dd { (oldest.map_or_else(|| "\u{2013}".to_owned(), |oldest| span(whole(oldest)))) }
+                dd { (longest_wait(rows)) }
             }
         }
     }
+}
+
+/// How long the oldest ready job of some queues waits.
+pub(super) fn longest_wait(rows: &[Row]) -> String {
+    let oldest = rows.iter().filter_map(Row::oldest).max();
+    oldest.map_or_else(|| "\u{2013}".to_owned(), |oldest| span(whole(oldest)))
 }
 
 /// How fast jobs come and go, over all queues of which it is known.
@@ -312,16 +317,21 @@ fn recent_failures(view: &View, failures: &[Failed]) -> Markup {
     let head = columns(&["Group", "Kind", "Queue", "#Jobs", "Last"]);
     let body = html! {
         @for failed in failures {
-            tr {
-                th scope="row" { (named_link(&view.links.to("/failure").name("group", failed.group.as_bytes()), failed.group.as_bytes())) }
-                td { (kind_link(view, &failed.kind)) }
-                td { (named_link(&view.links.to("/queue").name("name", failed.queue.as_bytes()), failed.queue.as_bytes())) }
-                td.number { (counted(failed.jobs)) }
-                td { (view.clock.ago(failed.last)) }
-            }
+            tr { (failure_row(view, failed)) }
         }
     };
     table("Recent failures", &head, &body)
+}
+
+/// The cells of a failure group.
+pub(super) fn failure_row(view: &View, failed: &Failed) -> Markup {
+    html! {
+        th scope="row" { (named_link(&view.links.to("/failure").name("group", failed.group.as_bytes()), failed.group.as_bytes())) }
+        td { (kind_link(view, &failed.kind)) }
+        td { (named_link(&view.links.to("/queue").name("name", failed.queue.as_bytes()), failed.queue.as_bytes())) }
+        td.number { (counted(failed.jobs)) }
+        td { (view.clock.ago(failed.last)) }
+    }
 }
 
 fn longest(view: &View, overview: &Overview) -> Markup {

@@ -16,7 +16,7 @@ use crate::params::Params;
 use crate::svg;
 use crate::text::plain;
 use crate::view::{Missing, View};
-use crate::widgets::{self, button, empty, queue_link, table};
+use crate::widgets::{self, button, empty, named_link, queue_link, table};
 
 use super::overview::{oldest_text, rate, running_of, state_badge};
 
@@ -94,6 +94,7 @@ fn compare(a: &Row, b: &Row, sort: Sort, is_descending: bool) -> Ordering {
     };
     order
         .then(by_name)
+        .then_with(|| a.namespace.cmp(&b.namespace))
         .then_with(|| a.shard.id().cmp(b.shard.id()))
 }
 
@@ -130,6 +131,7 @@ fn list(view: &View, queues: &Queues) -> Markup {
     }
     let head = html! {
         (heading(view, queues, "Queue", "name", Sort::Name, false))
+        @if view.is_of_all_namespaces() { th scope="col" { "Namespace" } }
         @if view.is_of_many() { th scope="col" { "Shard" } }
         th scope="col" { "State" }
         (heading(view, queues, "Ready", "ready", Sort::Ready, true))
@@ -143,11 +145,17 @@ fn list(view: &View, queues: &Queues) -> Markup {
         th scope="col" { "Last hour" }
         @if view.rights.may_do("pauseQueue") { th scope="col" { "Actions" } }
     };
-    let rows = html! { @for row in &queues.rows { (queue_row(view, row)) } };
+    let rows = html! {
+        @for row in &queues.rows {
+            @if view.is_of_all_namespaces() { (queue_row(view, &view.in_namespace(row.namespace.clone()), row)) }
+            @else { (queue_row(view, view, row)) }
+        }
+    };
     table("Queues", &head, &rows)
 }
 
-fn queue_row(view: &View, row: &Row) -> Markup {
+/// A row of the page `of`; its links are those of `view`, the view of its namespace.
+fn queue_row(of: &View, view: &View, row: &Row) -> Markup {
     let counts = &row.queue.counts;
     let name = show(row.queue.queue.as_bytes());
     let shard = row.shard.id().as_str();
@@ -163,6 +171,7 @@ fn queue_row(view: &View, row: &Row) -> Markup {
     html! {
         tr data-row {
             th scope="row" { (queue_link(view, row.shard.id(), &row.queue.queue)) }
+            @if of.is_of_all_namespaces() { td { (namespace_link(view)) } }
             @if view.is_of_many() { td { (row.shard.id()) } }
             td { (state_badge(row.state())) }
             td.number { (of_state("ready", counts.ready)) }
@@ -174,7 +183,7 @@ fn queue_row(view: &View, row: &Row) -> Markup {
             td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
             td.number { (row.rate.and_then(|rate| rate.time_to_empty(counts.ready)).map_or_else(|| "-".to_owned(), span)) }
             td { (last_hour(view, row)) }
-            @if view.rights.may_do("pauseQueue") {
+            @if of.rights.may_do("pauseQueue") {
                 td {
                     @if row.queue.settings.paused { (button(view, "Resume", "resumeQueue", &fields)) }
                     @else { (button(view, "Pause", "pauseQueue", &fields)) }
@@ -182,6 +191,11 @@ fn queue_row(view: &View, row: &Row) -> Markup {
             }
         }
     }
+}
+
+/// The namespace of a view, with the way to its queues.
+pub(super) fn namespace_link(view: &View) -> Markup {
+    named_link(&view.links.to("/queues"), view.namespace().as_bytes())
 }
 
 /// The jobs that ended in the last hour, as a small drawing. Its numbers stand in a title.

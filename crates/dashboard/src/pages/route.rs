@@ -1,16 +1,21 @@
 //! Which page is at which address, and which events it must be made again for.
 
 use ganger_document::names::read;
-use ganger_types::{JobId, Queue};
+use ganger_types::{JobId, Namespace, Queue};
 
 use crate::data::attention;
 use crate::fault::Fault;
+use crate::links::OF_ALL_NAMESPACES;
 use crate::page::{Page, Stop};
 use crate::params::Params;
 use crate::view::View;
 
 /// The page at a path below `/ui`, with the line of what needs attention above it. Overview has the whole list.
 pub(crate) async fn build(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
+    if view.is_of_all_namespaces() && !OF_ALL_NAMESPACES.contains(&path) {
+        let one = view.in_namespace(Namespace::default());
+        return Err(Stop::Elsewhere(one.links.to(path).as_str().to_owned()));
+    }
     // In a box: inlined in both branches below, the code of all pages would be there twice.
     let page = Box::pin(page_at(view, path, query));
     if path == "/" || !view.rights.may_read("getAttention") {
@@ -23,6 +28,7 @@ pub(crate) async fn build(view: &View, path: &str, query: &str) -> Result<Page, 
 
 async fn page_at(view: &View, path: &str, query: &str) -> Result<Page, Stop> {
     match path {
+        "/" if view.is_of_all_namespaces() => Ok(super::all_namespaces::page(view, query).await?),
         "/" => Ok(super::overview::page(view, query).await?),
         "/queues" => Ok(super::queues::page(view, query).await?),
         "/queue" => super::queue::page(view, query).await,

@@ -6,6 +6,7 @@ mod graphs;
 mod hostile;
 mod kit;
 mod live;
+mod namespaces;
 mod pages;
 mod requests;
 mod schedules;

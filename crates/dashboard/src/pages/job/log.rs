@@ -1,5 +1,6 @@
 //! The log of an attempt: its last part, earlier parts on demand, with the colours of terminals.
 
+use ganger_types::limits::LOG_BYTES_MAX;
 use maud::{Markup, html};
 
 use crate::ansi;
@@ -68,6 +69,7 @@ fn head(view: &View, found: &Found, attempt: u32, wraps: bool, piece: &Piece) ->
     html! {
         div.heading {
             h2 { "Log" } span.soft { "attempt " (attempt) ", " (bytes(piece.total)) }
+            @if piece.total >= LOG_BYTES_MAX { span.soft { "This is the most that is kept: later lines were dropped." } }
             div.actions {
                 a.button href=(to(attempt).with("wrap", if wraps { "0" } else { "1" })) { @if wraps { "Do not wrap lines" } @else { "Wrap lines" } }
                 a.button href=(raw.with("attempt", &attempt.to_string())) download { "Download" }
