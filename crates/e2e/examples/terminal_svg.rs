@@ -1,7 +1,7 @@
 //! Reads what a program wrote into a terminal and writes the screen as an SVG, for documents.
 //!
-//! Arguments: columns and lines of the terminal. The terminal's own 16 colours are those of the dashboard, in the theme of
-//! whoever looks at the picture.
+//! Arguments: columns and lines of the terminal. The terminal's own 16 colours are those of the dashboard, in the theme
+//! of the person who looks at the picture.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
