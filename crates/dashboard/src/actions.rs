@@ -343,6 +343,17 @@ impl Question<'_> {
         };
         Done::Page(Page::new(self.heading, "", content).still().asks(back))
     }
+
+    /// The page with the question, again if a field of it was refused.
+    fn again(self, view: &View, form: &Form, refusal: Option<&Fault>) -> Done {
+        match (self.page(view, form), refusal) {
+            (Done::Page(page), Some(fault)) => {
+                let status = (view.site.settings.status_of)(fault.code);
+                Done::Page(Page { status, ..page })
+            }
+            (done, _) => done,
+        }
+    }
 }
 
 /// The form of a question: the fields in its content belong to it, and its answer goes back to where it was asked.

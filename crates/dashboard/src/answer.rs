@@ -31,7 +31,7 @@ use crate::pages;
 use crate::params::{EVERYWHERE, Params};
 use crate::rights::Rights;
 use crate::session::{Session, cookie_of};
-use crate::settings::Settings;
+use crate::settings::{Payloads, Settings};
 use crate::site::{Site, seconds_now};
 use crate::view::{View, starting};
 
@@ -42,7 +42,7 @@ const ZONE_COOKIE: &str = "ganger_zone";
 #[derive(Clone)]
 pub struct Dashboard(Site);
 
-pub use place::Place;
+pub use place::{Elsewhere, Place};
 
 /// The sender of a request, as the server has identified it.
 #[derive(Clone, Debug)]
@@ -51,8 +51,15 @@ pub struct Visitor {
     pub identity: Identity,
     /// The address that the request came from; `None` if it is not known.
     pub from: Option<SocketAddr>,
-    /// Whether another server forwards the request, which has checked where it comes from and how many there are.
-    pub is_forwarded: bool,
+    /// Set if another server forwards the request, which has checked where it comes from and how many there are.
+    pub forwarded: Option<Forwarded>,
+}
+
+/// What the settings of the server that a person asked forbid, whatever those of the server that answers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    is_read_only: bool,
+    hides_payloads: bool,
 }
 
 /// A request, taken apart.
@@ -132,7 +139,7 @@ impl Asked<'_> {
         if self.path == "/robots.txt" {
             return plain("User-agent: *\nDisallow: /\n");
         }
-        if !self.visitor.is_forwarded && !self.site.pace.allows(&self.party(), self.began) {
+        if self.visitor.forwarded.is_none() && !self.site.pace.allows(&self.party(), self.began) {
             return self.outside(&too_many());
         }
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD);
@@ -326,14 +333,8 @@ impl Asked<'_> {
 
     /// Gives the browser a later end of its session, if it is time.
     fn keep_session(&self, response: &mut Response<Body>) {
-        let now = seconds_now();
-        let renewed = self
-            .session
-            .as_ref()
-            .and_then(|session| session.renewed(now, self.site.life));
-        if let Some(session) = renewed {
-            let cookie = self.site.cookies.set(&session, now);
-            response.headers_mut().append(header::SET_COOKIE, cookie);
+        if let Some(session) = &self.session {
+            self.site.renew(session, response);
         }
     }
 
@@ -436,12 +437,17 @@ pub(crate) fn make_view(
     zone: TimeZone,
 ) -> Result<View, Fault> {
     let options = &site.settings.options;
+    let forwarded = visitor.forwarded.unwrap_or_default();
     let rights = Rights::new(
         visitor.identity.clone(),
         namespace.clone(),
         site.table.clone(),
-        options.is_read_only,
-        options.payloads,
+        options.is_read_only || forwarded.is_read_only,
+        if forwarded.hides_payloads {
+            Payloads::Hidden
+        } else {
+            options.payloads
+        },
     );
     let links = Links::new(site.base.clone(), namespace, shard);
     let now = site.home().wall_time();

@@ -34,6 +34,6 @@ mod text;
 mod view;
 mod widgets;
 
-pub use answer::{Dashboard, Place, Visitor};
+pub use answer::{Dashboard, Elsewhere, Forwarded, Place, Visitor};
 pub use session::Session;
 pub use settings::{Accepted, Gate, Options, Payloads, Settings, Unaccepted};

@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use axum::body::Body;
 use ganger_router::Graphs;
 use ganger_shard::Handle;
 use ganger_types::ShardId;
+use http::{Response, header};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::actions::Repeats;
 use crate::live::Hubs;
 use crate::notice::Notices;
 use crate::pace::Pace;
 use crate::rights::Table;
-use crate::session::{Cookies, Csrf, Kept, Lifetime};
+use crate::session::{Cookies, Csrf, Kept, Lifetime, Session};
 use crate::settings::Settings;
 
 /// Questions of pages that one shard has in its inbox at once. Further ones wait here, so that many viewers cost the
@@ -100,6 +103,24 @@ impl Site {
     /// The shard that answers where none is named.
     pub(crate) fn home(&self) -> Handle {
         self.settings.shards.first()
+    }
+
+    /// Gives the browser a later end of its session, if it is time.
+    pub(crate) fn renew(&self, session: &Session, response: &mut Response<Body>) {
+        let now = seconds_now();
+        if let Some(session) = session.renewed(now, self.life) {
+            let cookie = self.cookies.set(&session, now);
+            response.headers_mut().append(header::SET_COOKIE, cookie);
+        }
+    }
+
+    /// Waits until a session has expired or was ended.
+    pub(crate) async fn session_over(&self, session: &Session) {
+        let left = Duration::from_secs(session.expires.saturating_sub(seconds_now()));
+        let mut ended = self.kept.changes();
+        // The sender lives as long as the site.
+        let ended = ended.wait_for(|_| self.kept.is_ended(session.nonce));
+        drop(timeout(left, ended).await);
     }
 
     /// The turns at asking a shard.

@@ -51,6 +51,22 @@ pub(crate) struct Missing {
     pub(crate) silent: Vec<ShardId>,
     /// Other servers have them.
     pub(crate) elsewhere: Vec<ShardId>,
+    /// Number of namespaces of a page of all of them that are not shown.
+    pub(crate) namespaces: usize,
+}
+
+impl Missing {
+    /// Adds the shards that are missing in another namespace.
+    pub(crate) fn merge(&mut self, other: Self) {
+        for (all, more) in [
+            (&mut self.silent, other.silent),
+            (&mut self.elsewhere, other.elsewhere),
+        ] {
+            all.extend(more);
+            all.sort_unstable();
+            all.dedup();
+        }
+    }
 }
 
 impl View {
@@ -110,17 +126,18 @@ impl View {
     }
 
     /// The views of the namespaces of which this one is: itself, or that of each namespace, at most
-    /// [`NAMESPACES_MAX`].
-    pub(crate) async fn by_namespace(&self) -> Vec<Self> {
+    /// [`NAMESPACES_MAX`]; and the number of those beyond it.
+    pub(crate) async fn by_namespace(&self) -> (Vec<Self>, usize) {
         if !self.is_of_all_namespaces() {
-            return vec![self.clone()];
+            return (vec![self.clone()], 0);
         }
-        let names = self.namespaces().await.into_iter();
-        let names = names.filter(|name| name != self.namespace());
-        names
-            .take(NAMESPACES_MAX)
-            .map(|name| self.in_namespace(name))
-            .collect()
+        let names = self.namespaces().await;
+        let left_out = names.len().saturating_sub(NAMESPACES_MAX);
+        let names = names.into_iter().take(NAMESPACES_MAX);
+        (
+            names.map(|name| self.in_namespace(name)).collect(),
+            left_out,
+        )
     }
 
     /// A token for a form, another one each time.
@@ -219,6 +236,7 @@ impl View {
                     None => self.site.elsewhere(),
                     Some(_) => Vec::new(),
                 },
+                namespaces: 0,
             },
         };
         let mut first = None;

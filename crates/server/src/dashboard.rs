@@ -8,7 +8,9 @@ use axum::body::Body;
 use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
 use ganger_attention::Attention;
-use ganger_dashboard::{Accepted, Dashboard, Gate, Place, Settings, Unaccepted, Visitor};
+use ganger_dashboard::{
+    Accepted, Dashboard, Forwarded, Gate, Place, Settings, Unaccepted, Visitor,
+};
 use ganger_dialect_http::{Peer, Problem};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
@@ -112,13 +114,13 @@ impl ShardDispatch {
         let mut visitor = Visitor {
             identity: sender.clone(),
             from,
-            is_forwarded: false,
+            forwarded: None,
         };
         if let Some(value) = request.headers_mut().remove(ON_BEHALF) {
             match impersonation::read(sender, &value) {
                 Ok(caller) => {
                     visitor.identity = caller;
-                    visitor.is_forwarded = true;
+                    visitor.forwarded = Some(Forwarded::take(request.headers_mut()));
                 }
                 Err(reason) => {
                     let problem = Problem::new("permission_denied", reason);
@@ -130,11 +132,12 @@ impl ShardDispatch {
         let request = match dashboard.place(request, &visitor).await {
             Place::Here(request) => request,
             Place::Refused(response) => return Ok(response),
-            Place::Elsewhere(shard, request) => {
+            Place::Elsewhere(elsewhere) => {
+                let (shard, request, session) = elsewhere.into_parts();
                 let caller = &visitor.identity;
                 let forwarded = self.try_forward_unread(Protocol::Http, &shard, request, caller);
                 match forwarded.await {
-                    Ok(response) => return Ok(response),
+                    Ok(response) => return Ok(dashboard.answered_elsewhere(session, response)),
                     // The page says that the shard cannot be reached.
                     Err((_, Some(request))) => request,
                     Err((words, None)) => return Ok(self.unreached(Protocol::Http, &words)),

@@ -59,7 +59,7 @@ pub(crate) async fn holder(wire: &Wire, number: i32) -> Result<Option<String>, F
         "SELECT coalesce(
             (SELECT p.holder FROM ganger.place p JOIN ganger.node n ON n.id = p.holder
              WHERE p.shard = $1 AND n.at > clock_timestamp() - interval '1 minute'),
-            (SELECT split_part(f.owner, ' ', 1) FROM {schema}.fence f
+            (SELECT nullif(split_part(f.owner, ' ', 1), '') FROM {schema}.fence f
              WHERE f.what = 'log' AND EXISTS (SELECT 1 FROM pg_stat_activity
                 WHERE datname = current_database() AND application_name LIKE 'ganger/' || $1 || '/%')))"
     );

@@ -1,7 +1,5 @@
 //! Changes to the jobs that are selected: their queue and their priority.
 
-use std::collections::BTreeMap;
-
 use ganger_shard::Handle;
 use ganger_types::command::Alter;
 use ganger_types::{Command, JobId, Priority, Queue, Reply};
@@ -10,11 +8,10 @@ use maud::html;
 use crate::fault::Fault;
 use crate::format::plural;
 use crate::links::job_name;
-use crate::page::Page;
 use crate::text::{isolated, plain};
 use crate::view::View;
 
-use super::bulk::{chosen_jobs, list_of, notice};
+use super::bulk::{by_shard, chosen_jobs, list_of, notice};
 use super::{ASK_FORM, Done, Form, Question};
 
 /// What becomes of each selected job.
@@ -59,13 +56,8 @@ pub(super) async fn selected(view: &View, form: &Form) -> Result<Done, Fault> {
         Ok(changes) => changes,
         Err(fault) => return Ok(question(view, form, &jobs, Some(&fault))),
     };
-    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
-    for (shard, id, _) in jobs {
-        let entry = by_shard.entry(shard.id().to_string());
-        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
-    }
     let (mut done, mut skipped) = (0_u64, Vec::new());
-    for (shard, ids) in by_shard.into_values() {
+    for (shard, ids) in by_shard(jobs) {
         let commands = ids.iter().map(|id| changes.command(view, id.clone()));
         let replies = shard.call_all(commands.collect()).await?;
         for (id, reply) in ids.iter().zip(replies) {
@@ -113,11 +105,5 @@ fn question(
         pairs: &pairs,
         is_danger: false,
     };
-    match (question.page(view, form), refusal) {
-        (Done::Page(page), Some(fault)) => {
-            let status = (view.site.settings.status_of)(fault.code);
-            Done::Page(Page { status, ..page })
-        }
-        (done, _) => done,
-    }
+    question.again(view, form, refusal)
 }

@@ -173,13 +173,8 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
         return Ok(question.page(view, form));
     }
     let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
-    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
-    for (shard, id, _) in jobs {
-        let entry = by_shard.entry(shard.id().to_string());
-        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
-    }
     let (mut changed, mut skipped) = (0, Vec::new());
-    for (shard, ids) in by_shard.into_values() {
+    for (shard, ids) in by_shard(jobs) {
         let mut done = BulkResult::default();
         shard
             .act_on(&action, view.namespace(), ids, None, &mut done)
@@ -195,6 +190,18 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
         u64::try_from(skipped.len()).unwrap_or(u64::MAX),
         &skipped,
     ))
+}
+
+/// The selected jobs of each shard.
+pub(super) fn by_shard(
+    jobs: Vec<(Handle, JobId, JobState)>,
+) -> impl Iterator<Item = (Handle, Vec<JobId>)> {
+    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
+    for (shard, id, _) in jobs {
+        let entry = by_shard.entry(shard.id().to_string());
+        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
+    }
+    by_shard.into_values()
 }
 
 /// The first of the selected jobs, and how many more there are.

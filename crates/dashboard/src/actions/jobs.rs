@@ -14,7 +14,6 @@ use crate::fault::Fault;
 use crate::format::{count, plural};
 use crate::links::job_name;
 use crate::notice::Notice;
-use crate::page::Page;
 use crate::pages::find_job;
 use crate::params::Params;
 use crate::svg;
@@ -413,11 +412,5 @@ fn change_form(view: &View, form: &Form, target: &Target, refusal: Option<&Fault
         pairs: &[("job", &target.name), ("ask", "1")],
         is_danger: false,
     };
-    match (question.page(view, form), refusal) {
-        (Done::Page(page), Some(fault)) => {
-            let status = (view.site.settings.status_of)(fault.code);
-            Done::Page(Page { status, ..page })
-        }
-        (done, _) => done,
-    }
+    question.again(view, form, refusal)
 }

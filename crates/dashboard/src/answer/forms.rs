@@ -17,7 +17,7 @@ impl Asked<'_> {
     /// Carries out an action.
     pub(super) async fn act(&self, body: Body) -> Response<Body> {
         let action = self.path.trim_start_matches("/do/");
-        if !self.visitor.is_forwarded
+        if self.visitor.forwarded.is_none()
             && let Err(reason) = origin::check(&self.site.settings, self.head)
         {
             return self.refuse_cross_site(action, reason);

@@ -3,79 +3,152 @@
 use std::time::Instant;
 
 use axum::body::Body;
+use futures::StreamExt as _;
 use ganger_access::Identity;
 use ganger_types::ShardId;
-use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, header};
 
 use crate::actions::Form;
 use crate::params::{EVERYWHERE, Params};
-use crate::session::cookie_of;
+use crate::session::{Session, cookie_of};
+use crate::settings::{Payloads, Settings};
 
-use super::{Asked, Dashboard, Visitor, headers, notice, origin};
+use super::{Asked, Dashboard, Forwarded, Visitor, headers, notice, origin, too_many};
+
+/// Header of a forwarded request with what the settings of the forwarding server forbid.
+const FORBIDS: HeaderName = HeaderName::from_static("ganger-dashboard-forbids");
+/// Word of [`FORBIDS`] for `ui.read_only`.
+const ACTIONS: &str = "actions";
+/// Word of [`FORBIDS`] for `ui.payloads`.
+const PAYLOADS: &str = "payloads";
 
 /// Where a request is answered.
 pub enum Place {
     /// By this server, whose shards it is about.
     Here(Request<Body>),
-    /// By the server of this shard, with the identity that this server has found.
-    Elsewhere(ShardId, Request<Body>),
+    /// By the server of another shard.
+    Elsewhere(Elsewhere),
     /// Nowhere: it is refused.
     Refused(Response<Body>),
 }
 
+/// A request for another server, with the identity that this server has found.
+pub struct Elsewhere {
+    /// The shard that it is about.
+    pub shard: ShardId,
+    /// The request as it is forwarded: the cookie of the session stays here.
+    pub request: Request<Body>,
+    session: Option<Session>,
+}
+
+impl Forwarded {
+    /// Takes the header of the forwarding server from a request.
+    pub fn take(headers: &mut HeaderMap) -> Self {
+        let value = headers.remove(FORBIDS);
+        let text = value.as_ref().and_then(|value| value.to_str().ok());
+        let words: Vec<&str> = text.unwrap_or_default().split(' ').collect();
+        Self {
+            is_read_only: words.contains(&ACTIONS),
+            hides_payloads: words.contains(&PAYLOADS),
+        }
+    }
+
+    /// Adds what the settings of this server forbid.
+    fn add(settings: &Settings, headers: &mut HeaderMap) {
+        let options = &settings.options;
+        let words = match (options.is_read_only, options.payloads == Payloads::Hidden) {
+            (false, false) => "",
+            (true, false) => ACTIONS,
+            (false, true) => PAYLOADS,
+            (true, true) => "actions payloads",
+        };
+        headers.insert(FORBIDS, HeaderValue::from_static(words));
+    }
+}
+
 impl Dashboard {
-    /// Finds where a request is answered. One for another server leaves the cookie of the session here; a form for it is
-    /// checked here for where it comes from.
+    /// Finds where a request is answered. One for another server is checked here for how many there are and, if it is a
+    /// form, for where it comes from.
     pub async fn place(&self, request: Request<Body>, visitor: &Visitor) -> Place {
         let path = self.owns(request.uri().path()).unwrap_or("/").to_owned();
         let is_page = !(path.starts_with("/assets/") || matches!(&*path, "/robots.txt" | "/login"));
-        let elsewhere = self.0.elsewhere();
-        if !is_page || elsewhere.is_empty() || visitor.identity == Identity::Anonymous {
+        if !is_page || visitor.identity == Identity::Anonymous {
             return Place::Here(request);
         }
-        let is_elsewhere = |shard: &ShardId| elsewhere.contains(shard);
-        let (mut head, body) = request.into_parts();
-        let query = head.uri.query().unwrap_or_default();
-        if head.method != Method::POST {
-            let shard = shard_of_page(&path, query).filter(is_elsewhere);
-            return placed(head, body, shard);
+        let elsewhere = self.0.elsewhere();
+        if elsewhere.is_empty() {
+            return Place::Here(request);
         }
-        let Some(action) = path.strip_prefix("/do/") else {
-            return Place::Here(Request::from_parts(head, body));
-        };
+        let (head, body) = request.into_parts();
         let asked = Asked {
             site: &self.0,
             visitor,
             session: self.session(&head.headers),
             head: &head,
             path: &path,
-            query,
+            query: head.uri.query().unwrap_or_default(),
             began: Instant::now(),
         };
-        let text = match asked.form_text(body).await {
-            Ok(text) => text,
-            Err(fault) => return Place::Refused(headers::add(asked.outside(&fault))),
+        let (shard, body) = match asked.shard(body).await {
+            Ok(found) => found,
+            Err(refusal) => return Place::Refused(headers::add(refusal)),
         };
-        let shard = Form::read(&text).ok().and_then(|form| shard_of_form(&form));
-        let shard = shard.filter(is_elsewhere);
-        if shard.is_some()
-            && let Err(reason) = origin::check(&self.0.settings, &head)
-        {
-            return Place::Refused(headers::add(asked.refuse_cross_site(action, reason)));
+        let Some(shard) = shard.filter(|shard| elsewhere.contains(shard)) else {
+            return Place::Here(Request::from_parts(head, body));
+        };
+        if !self.0.pace.allows(&asked.party(), asked.began) {
+            return Place::Refused(headers::add(asked.outside(&too_many())));
         }
-        head.headers.remove(header::TRANSFER_ENCODING);
-        placed(head, Body::from(text), shard)
+        let session = asked.session.clone();
+        let mut request = Request::from_parts(head, body);
+        keep_harmless_cookies(request.headers_mut());
+        Forwarded::add(&self.0.settings, request.headers_mut());
+        Place::Elsewhere(Elsewhere {
+            shard,
+            request,
+            session,
+        })
+    }
+
+    /// The answer of another server: it renews the session as one of this server does, and ends with it.
+    pub fn answered_elsewhere(
+        &self,
+        session: Option<Session>,
+        mut response: Response<Body>,
+    ) -> Response<Body> {
+        let Some(session) = session else {
+            return response;
+        };
+        self.0.renew(&session, &mut response);
+        let site = self.0.clone();
+        let ended = async move { site.session_over(&session).await };
+        response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(ended))))
     }
 }
 
-fn placed(mut head: Parts, body: Body, shard: Option<ShardId>) -> Place {
-    match shard {
-        None => Place::Here(Request::from_parts(head, body)),
-        Some(shard) => {
-            keep_harmless_cookies(&mut head.headers);
-            Place::Elsewhere(shard, Request::from_parts(head, body))
+impl Elsewhere {
+    /// Takes it apart: the shard, the request, and the session for [`Dashboard::answered_elsewhere`].
+    pub fn into_parts(self) -> (ShardId, Request<Body>, Option<Session>) {
+        (self.shard, self.request, self.session)
+    }
+}
+
+impl Asked<'_> {
+    /// The shard that the request is about, and its body again.
+    async fn shard(&self, body: Body) -> Result<(Option<ShardId>, Body), Response<Body>> {
+        if self.head.method != Method::POST {
+            return Ok((shard_of_page(self.path, self.query), body));
         }
+        let Some(action) = self.path.strip_prefix("/do/") else {
+            return Ok((None, body));
+        };
+        if let Err(reason) = origin::check(&self.site.settings, self.head) {
+            return Err(self.refuse_cross_site(action, reason));
+        }
+        let text = self.form_text(body).await;
+        let text = text.map_err(|fault| self.outside(&fault))?;
+        let form = Form::read(&text).ok();
+        Ok((form.as_ref().and_then(shard_of_form), Body::from(text)))
     }
 }
 

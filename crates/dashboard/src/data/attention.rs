@@ -16,7 +16,11 @@ const NAMED_MAX: usize = 2;
 
 /// What needs attention in a view, the worst first. A view of one shard has the items of that shard and of servers.
 pub(crate) async fn items(view: &View) -> Vec<Item> {
-    let sees_server = view.rights.may_read("listPeers");
+    items_of(view, view.rights.may_read("listPeers")).await
+}
+
+/// Likewise, with or without the items of servers.
+pub(crate) async fn items_of(view: &View, sees_server: bool) -> Vec<Item> {
     let attention = &view.site.settings.attention;
     let items = attention.items(view.namespace(), sees_server, Scope::All);
     let mut items = items.await;
@@ -56,15 +60,10 @@ pub(crate) fn link(view: &View, item: &Item) -> Option<(String, Address)> {
     is_shard.then(|| ("Shards".to_owned(), view.links.to("/shards")))
 }
 
-/// What stands where nothing needs attention.
-pub(crate) fn list_of_none() -> Markup {
-    html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } }
-}
-
 /// The list of Overview.
 pub(crate) fn list(view: &View, items: &[Item], shown: usize) -> Markup {
     if items.is_empty() {
-        return list_of_none();
+        return html! { p.all-well { (svg::badge("good", "Nothing needs attention.")) } };
     }
     html! {
         ul.attention {

@@ -96,10 +96,12 @@ impl Row {
 /// All known queues of the view, in all its namespaces, without a look at their workers.
 pub(crate) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
     let (mut all, mut missing) = (Vec::new(), Missing::default());
-    for view in view.by_namespace().await {
+    let (views, left_out) = view.by_namespace().await;
+    missing.namespaces = left_out;
+    for view in views {
         let (rows, gone) = of_namespace(&view).await?;
         all.extend(rows);
-        missing = gone;
+        missing.merge(gone);
     }
     Ok((all, missing))
 }

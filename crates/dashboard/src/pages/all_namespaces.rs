@@ -2,10 +2,11 @@
 
 use std::cmp::Reverse;
 
+use ganger_attention::Item;
 use maud::{Markup, html};
 
 use crate::data::attention;
-use crate::data::queues::Row;
+use crate::data::queues::{self, Row};
 use crate::data::rates;
 use crate::data::series::Window;
 use crate::fault::Fault;
@@ -17,34 +18,48 @@ use crate::view::View;
 use crate::widgets::{self, columns, named_link, queue_link, table};
 
 use super::overview::{
-    self, Failed, Overview, PARAMETERS, failure_row, longest_wait, oldest_text, rate, running_of,
-    state_badge,
+    self, Failed, PARAMETERS, failure_row, longest_wait, oldest_text, rate, running_of, state_badge,
 };
 use super::queues::namespace_link;
 
 /// Rows of each table but the first.
 const ROWS: usize = 10;
 
-/// One namespace, with what its own Overview shows.
-type Found = (View, Overview);
+/// One namespace of the page.
+struct Found {
+    view: View,
+    queues: Vec<Row>,
+    attention: Vec<Item>,
+    failures: Vec<Failed>,
+}
 
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     let params = Params::read(query, PARAMETERS)?;
-    let window = Window::of(&params)?;
+    Window::of(&params)?;
     view.rights.check("listQueues")?;
+    let (rows, missing) = queues::all(view).await?;
+    let (views, _) = view.by_namespace().await;
     let mut found: Vec<Found> = Vec::new();
-    for view in view.by_namespace().await {
-        let overview = overview::read(&view, window).await?;
-        found.push((view, overview));
+    let mut rows = rows.into_iter().peekable();
+    for view in views {
+        let is_own = |row: &Row| row.namespace == *view.namespace();
+        let queues: Vec<Row> = std::iter::from_fn(|| rows.next_if(is_own)).collect();
+        found.push(Found {
+            attention: attention::items_of(&view, false).await,
+            failures: recent(&view, &queues).await?,
+            queues,
+            view,
+        });
     }
+    look_at_busiest(view, &mut found).await;
+    let servers = attention::items(view).await;
     let head = html! { div.heading { h1 { "Overview" } span.soft { "of all namespaces" } } };
-    let missing = found.first().map(|(_, overview)| &overview.missing);
     let page = Page::new("Overview", "Overview", head).part(
         "part-attention",
         html! {
             h2 { "Needs attention" }
-            (needs(&found))
-            @if let Some(missing) = missing { (widgets::missing(view, "/", missing)) }
+            (needs(view, &servers, &found))
+            (widgets::missing(view, "/", &missing))
         },
     );
     Ok(page
@@ -62,16 +77,40 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
         ))
 }
 
-/// What needs attention in each namespace that has such.
-fn needs(found: &[Found]) -> Markup {
-    let mut bad = found.iter().filter(|(_, it)| !it.attention.is_empty());
-    let Some((view, first)) = bad.next() else {
-        return attention::list_of_none();
-    };
+/// The newest failure groups of a namespace; its jobs are read only if some have failed.
+async fn recent(view: &View, queues: &[Row]) -> Result<Vec<Failed>, Fault> {
+    let has_failed = queues.iter().any(|row| row.queue.counts.failed > 0);
+    if !has_failed || !view.rights.may_read("listJobs") {
+        return Ok(Vec::new());
+    }
+    overview::failures(view).await
+}
+
+/// Number of jobs that wait or run in a queue.
+fn load(row: &Row) -> u64 {
+    row.queue.counts.ready + row.queue.counts.running
+}
+
+/// Finds out for the queues that are shown whether workers ask for their jobs.
+async fn look_at_busiest(view: &View, found: &mut [Found]) {
+    let rows = found.iter_mut().flat_map(|it| it.queues.iter_mut());
+    let mut rows: Vec<&mut Row> = rows.collect();
+    rows.sort_by_key(|row| Reverse(load(row)));
+    rows.truncate(ROWS);
+    queues::look(view, rows).await;
+}
+
+/// What needs attention: of servers, and in each namespace that has such.
+fn needs(view: &View, servers: &[Item], found: &[Found]) -> Markup {
+    let is_well = |it: &Found| it.attention.is_empty();
+    if servers.is_empty() && found.iter().all(is_well) {
+        return attention::list(view, &[], ROWS);
+    }
     html! {
-        @for (view, overview) in std::iter::once((view, first)).chain(bad.map(|it| (&it.0, &it.1))) {
-            h3 { (name(view.namespace().as_bytes())) }
-            (attention::list(view, &overview.attention, ROWS))
+        @if !servers.is_empty() { (attention::list(view, servers, ROWS)) }
+        @for it in found.iter().filter(|it| !is_well(it)) {
+            h3 { (name(it.view.namespace().as_bytes())) }
+            (attention::list(&it.view, &it.attention, ROWS))
         }
     }
 }
@@ -89,10 +128,9 @@ fn namespaces(found: &[Found]) -> Markup {
         "Attention",
     ]);
     let body = html! {
-        @for (view, overview) in found {
-            @let rows = &overview.queues;
+        @for Found { view, queues: rows, attention, .. } in found {
             @let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-            @let needs = u64::try_from(overview.attention.len()).unwrap_or(u64::MAX);
+            @let needs = u64::try_from(attention.len()).unwrap_or(u64::MAX);
             @let (_, done) = rates::sum(rows.iter().filter_map(|row| row.rate)).unzip();
             tr data-row {
                 th scope="row" { (named_link(&view.links.to("/"), view.namespace().as_bytes())) }
@@ -113,8 +151,7 @@ fn namespaces(found: &[Found]) -> Markup {
 fn busiest(found: &[Found]) -> Markup {
     let rows = found
         .iter()
-        .flat_map(|(view, overview)| overview.queues.iter().map(move |row| (view, row)));
-    let load = |row: &Row| row.queue.counts.ready + row.queue.counts.running;
+        .flat_map(|it| it.queues.iter().map(move |row| (&it.view, row)));
     let mut rows: Vec<(&View, &Row)> = rows.filter(|(_, row)| load(row) > 0).collect();
     rows.sort_by_key(|(_, row)| Reverse(load(row)));
     if rows.is_empty() {
@@ -148,7 +185,7 @@ fn busiest(found: &[Found]) -> Markup {
 fn failures(found: &[Found]) -> Markup {
     let all = found
         .iter()
-        .flat_map(|(view, overview)| overview.failures.iter().map(move |it| (view, it)));
+        .flat_map(|it| it.failures.iter().map(move |failed| (&it.view, failed)));
     let mut all: Vec<(&View, &Failed)> = all.collect();
     all.sort_by_key(|(_, failed)| Reverse(failed.last));
     if all.is_empty() {

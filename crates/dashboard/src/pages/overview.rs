@@ -66,7 +66,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     Ok(show(view, &read(view, window).await?))
 }
 
-pub(super) async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
+async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
     let (mut queues, missing) = queues::all(view).await?;
     queues.sort_by_key(|row| std::cmp::Reverse(row.queue.counts.ready + row.queue.counts.running));
     let shown = ROWS.min(queues.len());
@@ -93,7 +93,7 @@ pub(super) async fn read(view: &View, window: Window) -> Result<Overview, Fault>
 }
 
 /// The failure groups of the newest failed jobs, with the number of kept jobs in each.
-async fn failures(view: &View) -> Result<Vec<Failed>, Fault> {
+pub(super) async fn failures(view: &View) -> Result<Vec<Failed>, Fault> {
     let counts = jobs::groups(view).await?;
     let listing = jobs::failed(view, LOOKED).await?;
     let mut found: Vec<Failed> = Vec::new();

@@ -349,7 +349,7 @@ impl Browser<'_> {
                 None => Identity::Anonymous,
             },
             from: None,
-            is_forwarded: false,
+            forwarded: None,
         }
     }
 

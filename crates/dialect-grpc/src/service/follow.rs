@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ganger_access::StreamPermit;
-use ganger_document::view::event_sums::{EventSums, IntervalSums};
+use ganger_document::view::event::{PAST_DEFAULT, PAST_LOOKED_MAX, PAST_MAX};
+use ganger_document::view::event_sums::{EventSums, IntervalSums, SUMS_EVERY};
 use ganger_proto::{convert, v1};
 use ganger_shard::StoredJob;
 use ganger_shard::Subscription;
@@ -29,15 +30,6 @@ const EVENTS_MAX: usize = 256;
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(15);
 /// A reader that takes nothing for so long is cut (`rel B6`).
 const READER_SLOW_MAX: Duration = Duration::from_secs(30);
-
-/// Events that are read back at once, unless the request says otherwise.
-const PAST_DEFAULT: u32 = 100;
-/// Most events that are read back at once.
-const PAST_MAX: u32 = 1_000;
-/// Most events that are looked at to read some back.
-const PAST_LOOKED_MAX: u64 = 20_000;
-/// Milliseconds between two messages with sums.
-const SUMS_EVERY_MS: std::ops::RangeInclusive<u64> = 1_000..=60_000;
 
 /// Sends, or says that the reader is gone or too slow.
 async fn send<T>(
@@ -316,10 +308,11 @@ async fn stream_events(
 
 /// Reads how often sums are sent.
 fn sums_every(milliseconds: u64) -> Result<Duration, Problem> {
-    if SUMS_EVERY_MS.contains(&milliseconds) {
-        return Ok(decode::ms(milliseconds));
+    let every = decode::ms(milliseconds);
+    if SUMS_EVERY.contains(&every) {
+        return Ok(every);
     }
-    let (least, most) = (SUMS_EVERY_MS.start(), SUMS_EVERY_MS.end());
+    let (least, most) = (SUMS_EVERY.start().as_millis(), SUMS_EVERY.end().as_millis());
     Err(Problem::invalid(
         At::top("every_ms"),
         format_args!("{milliseconds} is out of range: {least} to {most}"),

@@ -8,7 +8,8 @@ mod sums;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use ganger_document::view::event::{self, KINDS, kind};
+use ganger_document::view::event::{self, KINDS, PAST_DEFAULT, PAST_LOOKED_MAX, PAST_MAX, kind};
+use ganger_document::view::event_sums::SUMS_EVERY;
 use ganger_shard::{CallError, Subscription};
 use ganger_types::{Event, Happening, JobId, Namespace, Position, Queue, ShardId};
 use http::{HeaderValue, header};
@@ -23,16 +24,8 @@ use crate::stream::{self, Pieces, ReaderGone};
 
 /// Header in which a browser sends the id of the last event that it received.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// How often sums may be sent.
-const EVERY: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 /// Interval between two heartbeats.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
-
-/// Events on a page unless the request says otherwise.
-const PAST_DEFAULT: u64 = 100;
-const PAST_MAX: u64 = 1_000;
-/// Events that one page looks at.
-const PAST_LOOKED_MAX: u64 = 20_000;
 
 /// Events that were read back.
 #[derive(Debug, Serialize, ToSchema)]
@@ -88,8 +81,8 @@ fn past(context: &RequestContext, filter: &Filter) -> Result<Response, Problem> 
         let reason = "reads events back: leave out every and after";
         return Err(refused("limit", reason));
     }
-    let limit = context.arguments.number("limit", 1, PAST_MAX)?;
-    let limit = usize::try_from(limit.unwrap_or(PAST_DEFAULT)).unwrap_or(usize::MAX);
+    let limit = context.arguments.number("limit", 1, u64::from(PAST_MAX))?;
+    let limit = usize::try_from(limit.unwrap_or(PAST_DEFAULT.into())).unwrap_or(usize::MAX);
     let before = context
         .arguments
         .number("before", 0, u64::MAX)?
@@ -110,7 +103,7 @@ fn past(context: &RequestContext, filter: &Filter) -> Result<Response, Problem> 
 /// How often sums are sent; `None`: each event is.
 fn every(context: &RequestContext) -> Result<Option<Duration>, Problem> {
     let every = context.arguments.span("every")?;
-    if every.is_some_and(|every| !EVERY.contains(&every)) {
+    if every.is_some_and(|every| !SUMS_EVERY.contains(&every)) {
         return Err(refused("every", "must be from 1s to 60s"));
     }
     Ok(every)

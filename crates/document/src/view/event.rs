@@ -11,6 +11,13 @@ use crate::one_of::{StateWord, word, word_if_any};
 use crate::time::{Moment, calendar, moment};
 use crate::view::job::{ProgressDocument, as_progress};
 
+/// Events that are read back at once, unless the request says otherwise.
+pub const PAST_DEFAULT: u32 = 100;
+/// Most events that are read back at once.
+pub const PAST_MAX: u32 = 1_000;
+/// Most events that are looked at to read some back.
+pub const PAST_LOOKED_MAX: u64 = 20_000;
+
 /// Words for the kinds of events.
 pub const KINDS: [&str; 8] = [
     "job_moved",

@@ -1,6 +1,8 @@
 //! Sums of events: how many jobs of each queue made which change, once in a while.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use ganger_types::{self as types, Happening, JobState, Position, Queue};
 use serde::Serialize;
@@ -9,6 +11,8 @@ use super::event::kind;
 use crate::names::text;
 use crate::one_of::word_if_any;
 
+/// How often sums may be sent.
+pub const SUMS_EVERY: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(60);
 /// Sums of one interval. Further ones are added up as `other`.
 const SUMS_MAX: usize = 1_000;
 

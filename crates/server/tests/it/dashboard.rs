@@ -1,9 +1,10 @@
 //! The dashboard on the port of a server: where it is, who gets in, and what its sessions are good for.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::kit::{add_token, config, response_to, start_server, status};
-use crate::shards::{fetch, pair};
+use crate::shards::{fetch, free_address, pair, shard, topology};
 use ganger_server::{Config, Secret};
 
 const ROOT: &str = "a-token-for-tests-only";
@@ -233,4 +234,57 @@ async fn pages_about_a_shard_of_another_server_are_its_pages() {
         .find(|line| line.contains("\"cancelJob\"") && line.contains("2/x"));
     let line = line.unwrap_or_else(|| panic!("not audited: {audit}"));
     assert!(line.contains("op") && line.contains("\"ui\""), "{line}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_that_was_asked_forbids_is_forbidden_elsewhere_too() {
+    let (here, there) = (free_address().await, free_address().await);
+    let topology = topology(&[("1", here), ("2", there)]);
+    let server = |name, addr: SocketAddr| Config {
+        addr: addr.to_string(),
+        shard: shard(name),
+        topology: topology.clone(),
+        token: Secret::new(ROOT).ok(),
+        ..config()
+    };
+    let mut strict = server("1", here);
+    strict.ui.is_read_only = true;
+    let (here, there) = (
+        start_server(strict).await,
+        start_server(server("2", there)).await,
+    );
+    let addr = here.addr();
+    let root = format!("Authorization: Bearer {ROOT}\r\n");
+    let body = r#"{"kind":"a","id":"x"}"#;
+    let answer = fetch(addr, "POST /api/v1/jobs?shard=2", &root, body).await;
+    assert_eq!(status(&answer), "201", "{answer}");
+    let cookie = sign_in(addr, ROOT).await;
+    let job = get(addr, "/ui/job?id=2/x", &cookie).await;
+    assert!(
+        job.contains("Read only") && job.contains("Job 2/x"),
+        "{job}"
+    );
+    assert!(!job.contains("/ui/do/cancelJob"), "{job}");
+    let token = form_token(&job);
+    let form = format!("csrf={token}&job=2/x&confirmed=1");
+    let refused = post(addr, "/ui/do/cancelJob", &cookie, &form).await;
+    assert_eq!(status(&refused), "403", "{refused}");
+    // A stream of another server ends with the session here.
+    let stream = tokio::spawn({
+        let cookie = cookie.clone();
+        async move { get(addr, "/ui/live?view=/ui/job%3Fid%3D2/x", &cookie).await }
+    });
+    let own = get(addr, "/ui/queues", &cookie).await;
+    let form = format!("csrf={}", form_token(&own));
+    let out = post(addr, "/ui/do/signOut", &cookie, &form).await;
+    assert_eq!(status(&out), "303", "{out}");
+    let ended = tokio::time::timeout(Duration::from_secs(60), stream).await;
+    ended.expect("the stream ends").expect("no panic");
+    // More requests than a session may make in a second are refused before they are forwarded.
+    let cookie = sign_in(addr, ROOT).await;
+    let many = (0..200).map(|_| get(addr, "/ui/job?id=2/x", &cookie));
+    let many = futures::future::join_all(many).await;
+    assert!(many.iter().any(|answer| status(answer) == "429"));
+    here.stop().await;
+    there.stop().await;
 }

@@ -23,17 +23,17 @@ use tonic::transport::{Channel, Endpoint};
 const TOKEN: &str = "a-token-for-tests-only";
 const GRPC: &str = "application/grpc";
 
-fn shard(name: &str) -> ShardId {
+pub(crate) fn shard(name: &str) -> ShardId {
     ShardId::new(name).expect("a good name")
 }
 
 /// Returns a loopback address on which nobody listens at the moment.
-async fn free_address() -> SocketAddr {
+pub(crate) async fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     listener.local_addr().expect("an address")
 }
 
-fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
+pub(crate) fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
     let list = shards
         .iter()
         .map(|(shard, addr)| (self::shard(shard), addr.to_string()));
