@@ -1,5 +1,6 @@
 //! The answer to a request below `/ui`: who asks, which page or action, and the headers that every answer has.
 
+mod ask;
 mod compress;
 mod forms;
 mod headers;
@@ -29,6 +30,7 @@ use crate::notice;
 use crate::page::{Page, Stop};
 use crate::pages;
 use crate::params::{EVERYWHERE, Params};
+use crate::question;
 use crate::rights::Rights;
 use crate::session::{Session, cookie_of};
 use crate::settings::{Payloads, Settings};
@@ -142,6 +144,10 @@ impl Asked<'_> {
         if self.visitor.forwarded.is_none() && !self.site.pace.allows(&self.party(), self.began) {
             return self.outside(&too_many());
         }
+        let is_of_server = self.visitor.forwarded.is_some() && self.head.method == Method::POST;
+        if is_of_server && self.path == question::PATH {
+            return self.answer_question(body).await;
+        }
         let is_read = matches!(self.head.method, Method::GET | Method::HEAD);
         let is_form = self.path.starts_with("/do/") || self.path == "/login";
         let is_sent = is_form && self.head.method == Method::POST;
@@ -217,7 +223,7 @@ impl Asked<'_> {
                 Err(stop) => self.stopped(stop),
             },
             "/stats/csv" => match self.view(self.query).await {
-                Ok(view) => match pages::stats_csv(&view, self.query) {
+                Ok(view) => match pages::stats_csv(&view, self.query).await {
                     Ok(response) => response,
                     Err(fault) => self.fault(&view, &fault).await,
                 },

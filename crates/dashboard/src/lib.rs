@@ -25,6 +25,7 @@ mod page;
 mod pages;
 mod paging;
 mod params;
+mod question;
 mod rights;
 mod session;
 mod settings;
@@ -33,7 +34,8 @@ mod svg;
 mod text;
 mod view;
 mod widgets;
+mod wire;
 
 pub use answer::{Dashboard, Elsewhere, Forwarded, Place, Visitor};
 pub use session::Session;
-pub use settings::{Accepted, Gate, Options, Payloads, Settings, Unaccepted};
+pub use settings::{Accepted, Gate, Options, Others, Payloads, Settings, Unaccepted};

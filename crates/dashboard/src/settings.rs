@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use futures::future::BoxFuture;
 use ganger_access::{Audit, Hash, Identity, Operation, StreamLimit};
 use ganger_attention::Attention;
 use ganger_router::Router;
 use ganger_shard::ShardSet;
-use http::StatusCode;
+use ganger_types::ShardId;
+use http::{Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 
 /// Whether payloads, inputs, results and logs are shown.
@@ -77,6 +79,8 @@ pub struct Settings {
     pub shards: ShardSet,
     /// Knows the shards of other servers; `None` if there are none.
     pub router: Option<Router>,
+    /// The way to the servers of other shards, whose rows pages of all shards show too; `None` if there are none.
+    pub others: Option<Arc<dyn Others>>,
     /// The finder of what needs attention.
     pub attention: Attention,
     /// The operations of the HTTP API with their rights.
@@ -134,4 +138,18 @@ pub trait Gate: Send + Sync {
         token: &'a [u8],
         from: Option<SocketAddr>,
     ) -> BoxFuture<'a, Result<Accepted, Unaccepted>>;
+}
+
+/// Sends requests to the servers of other shards.
+pub trait Others: Send + Sync {
+    /// Sends a request for the dashboard of the server that has a shard, on behalf of a viewer.
+    ///
+    /// # Errors
+    /// The reason, for people, if that server did not answer.
+    fn send<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        request: Request<Body>,
+        viewer: &'a Identity,
+    ) -> BoxFuture<'a, Result<Response<Body>, String>>;
 }

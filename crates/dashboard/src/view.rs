@@ -7,15 +7,17 @@ use futures::future::join_all;
 use ganger_shard::{CallError, Handle, Health};
 use ganger_types::query::Query;
 use ganger_types::{Command, Namespace, Reply, ShardId};
+use tokio::time::timeout;
 
 use crate::fault::Fault;
 use crate::format::Clock;
 use crate::links::{ALL_NAMESPACES, Links};
+use crate::question::{Question, Shard};
 use crate::rights::Rights;
 use crate::site::Site;
 
 /// How long one shard may take before a page of all shards goes on without it.
-const SHARD_WAIT: Duration = Duration::from_secs(1);
+pub(crate) const SHARD_WAIT: Duration = Duration::from_secs(1);
 
 /// Namespaces that a page of all of them shows.
 const NAMESPACES_MAX: usize = 200;
@@ -27,7 +29,10 @@ pub(crate) struct View {
     pub(crate) links: Links,
     pub(crate) clock: Clock,
     pub(crate) rights: Rights,
+    /// The shards of the view that are of this process.
     shards: Vec<Handle>,
+    /// All shards of the view, in the order of their names.
+    everywhere: Vec<Shard>,
     /// All shards of this process, as they were when the view was made.
     all: Arc<[Handle]>,
     /// The shard that answers where none is named.
@@ -39,7 +44,7 @@ pub(crate) struct View {
 /// What the shards of a view answered.
 pub(crate) struct Gathered<T> {
     /// The answers, in the order of the shards.
-    pub(crate) found: Vec<(Handle, T)>,
+    pub(crate) found: Vec<(ShardId, T)>,
     /// The shards whose numbers are missing.
     pub(crate) missing: Missing,
 }
@@ -49,8 +54,6 @@ pub(crate) struct Gathered<T> {
 pub(crate) struct Missing {
     /// They did not answer in time.
     pub(crate) silent: Vec<ShardId>,
-    /// Other servers have them.
-    pub(crate) elsewhere: Vec<ShardId>,
     /// Number of namespaces of a page of all of them that are not shown.
     pub(crate) namespaces: usize,
 }
@@ -58,19 +61,14 @@ pub(crate) struct Missing {
 impl Missing {
     /// Adds the shards that are missing in another namespace.
     pub(crate) fn merge(&mut self, other: Self) {
-        for (all, more) in [
-            (&mut self.silent, other.silent),
-            (&mut self.elsewhere, other.elsewhere),
-        ] {
-            all.extend(more);
-            all.sort_unstable();
-            all.dedup();
-        }
+        self.silent.extend(other.silent);
+        self.silent.sort_unstable();
+        self.silent.dedup();
     }
 }
 
 impl View {
-    /// A view of one shard, or of all shards of this process.
+    /// A view of one shard of this process, or of all shards that are known.
     pub(crate) fn new(
         site: Site,
         links: Links,
@@ -86,12 +84,18 @@ impl View {
                 vec![found.clone()]
             }
         };
+        let mut everywhere: Vec<Shard> = shards.iter().cloned().map(Shard::Here).collect();
+        if links.shard().is_none() {
+            everywhere.extend(site.elsewhere().into_iter().map(Shard::Elsewhere));
+            everywhere.sort_by(|a, b| a.id().cmp(b.id()));
+        }
         Ok(Self {
             site,
             links,
             clock,
             rights,
             shards,
+            everywhere,
             all,
             home,
             form_key: None,
@@ -150,6 +154,7 @@ impl View {
         self.links.namespace()
     }
 
+    /// The shards of the view that are of this process.
     pub(crate) fn shards(&self) -> &[Handle] {
         &self.shards
     }
@@ -174,7 +179,27 @@ impl View {
 
     /// Whether the view is of several shards, so that rows must name theirs.
     pub(crate) fn is_of_many(&self) -> bool {
-        self.shards.len() > 1
+        self.everywhere.len() > 1
+    }
+
+    /// All shards of the view, wherever they are.
+    pub(crate) fn everywhere(&self) -> &[Shard] {
+        &self.everywhere
+    }
+
+    /// Where a shard of the view is.
+    pub(crate) fn place_of(&self, shard: &ShardId) -> Shard {
+        let here = self.all.iter().find(|handle| handle.id() == shard);
+        match here {
+            Some(handle) => Shard::Here(handle.clone()),
+            None => Shard::Elsewhere(shard.clone()),
+        }
+    }
+
+    /// Whether shards of other servers belong to the view, of whose events this server does not hear.
+    pub(crate) fn has_elsewhere(&self) -> bool {
+        let mut all = self.everywhere.iter();
+        all.any(|shard| matches!(shard, Shard::Elsewhere(_)))
     }
 
     /// A shard of this process.
@@ -216,54 +241,35 @@ impl View {
         Ok(replies?)
     }
 
-    /// Asks all shards of the view at once. Of several, those that do not answer in time are left out.
-    pub(crate) async fn gather<'a, T, F>(
-        &'a self,
-        ask: impl Fn(&'a Handle) -> F,
-    ) -> Result<Gathered<T>, Fault>
-    where
-        F: Future<Output = Result<T, Fault>> + 'a,
-    {
-        let answers = self.shards.iter().map(|shard| {
-            let answer = ask(shard);
-            async move { (shard, tokio::time::timeout(SHARD_WAIT, answer).await) }
+    /// Asks all shards of the view at once, wherever they are. Of several, those that do not answer in time are left out.
+    pub(crate) async fn gather<Q: Question>(
+        &self,
+        question: &Q,
+    ) -> Result<Gathered<Q::Answer>, Fault> {
+        let answers = self
+            .everywhere
+            .iter()
+            .map(|shard| async move { (shard.id().clone(), shard.ask(self, question).await) });
+        collect(join_all(answers).await)
+    }
+
+    /// Asks all shards of the view at once, each its own question; those without one are left out.
+    pub(crate) async fn gather_each<Q: Question>(
+        &self,
+        question: impl Fn(&ShardId) -> Option<Q>,
+    ) -> Result<Gathered<Q::Answer>, Fault> {
+        let asked = self.everywhere.iter();
+        let asked = asked.filter_map(|shard| Some((shard, question(shard.id())?)));
+        let answers = asked.map(|(shard, question)| async move {
+            (shard.id().clone(), shard.ask(self, &question).await)
         });
-        let mut gathered = Gathered {
-            found: Vec::new(),
-            missing: Missing {
-                silent: Vec::new(),
-                elsewhere: match self.links.shard() {
-                    None => self.site.elsewhere(),
-                    Some(_) => Vec::new(),
-                },
-                namespaces: 0,
-            },
-        };
-        let mut first = None;
-        for (shard, answer) in join_all(answers).await {
-            match answer {
-                Ok(Ok(found)) => gathered.found.push((shard.clone(), found)),
-                Ok(Err(fault)) if !is_absence(&fault) => return Err(fault),
-                Ok(Err(fault)) => {
-                    first.get_or_insert(fault);
-                    gathered.missing.silent.push(shard.id().clone());
-                }
-                Err(_) => {
-                    first.get_or_insert_with(|| silent(shard));
-                    gathered.missing.silent.push(shard.id().clone());
-                }
-            }
-        }
-        match first {
-            Some(fault) if gathered.found.is_empty() => Err(fault),
-            _ => Ok(gathered),
-        }
+        collect(join_all(answers).await)
     }
 
     /// The namespaces that the viewer may choose.
     pub(crate) async fn namespaces(&self) -> Vec<Namespace> {
         let asked = self.ask(self.home(), Query::Namespaces);
-        let Ok(Ok(Reply::Namespaces(all))) = tokio::time::timeout(SHARD_WAIT, asked).await else {
+        let Ok(Ok(Reply::Namespaces(all))) = timeout(SHARD_WAIT, asked).await else {
             return vec![self.namespace().clone()];
         };
         let names = all.into_iter().map(|record| record.namespace);
@@ -276,12 +282,39 @@ impl View {
     }
 }
 
+/// Sorts answers into those that were found and the shards that did not answer.
+///
+/// # Errors
+/// If a shard refused, or none answered.
+fn collect<T>(answers: Vec<(ShardId, Result<T, Fault>)>) -> Result<Gathered<T>, Fault> {
+    let mut gathered = Gathered {
+        found: Vec::new(),
+        missing: Missing::default(),
+    };
+    let mut first = None;
+    for (shard, answer) in answers {
+        match answer {
+            Ok(found) => gathered.found.push((shard, found)),
+            Err(fault) if !is_absence(&fault) => return Err(fault),
+            Err(fault) => {
+                first.get_or_insert(fault);
+                gathered.missing.silent.push(shard);
+            }
+        }
+    }
+    match first {
+        Some(fault) if gathered.found.is_empty() => Err(fault),
+        _ => Ok(gathered),
+    }
+}
+
 /// Whether the shard did not answer at all, which a page of several shards survives.
 fn is_absence(fault: &Fault) -> bool {
     matches!(fault.code, "unavailable" | "overloaded")
 }
 
-fn silent(shard: &Handle) -> Fault {
+/// A shard of this process that did not answer in time.
+pub(crate) fn silent(shard: &Handle, wait: Duration) -> Fault {
     match shard.health() {
         Health::Starting { jobs } => starting(jobs),
         Health::Unreachable { reason } | Health::Stopped { reason } => {
@@ -292,10 +325,7 @@ fn silent(shard: &Handle) -> Fault {
         }
         Health::Ready | Health::Full => Fault::from(CallError::Unavailable {
             shard: shard.id().clone(),
-            reason: format!(
-                "it has not answered within {}",
-                crate::format::span(SHARD_WAIT)
-            ),
+            reason: format!("it has not answered within {}", crate::format::span(wait)),
         }),
     }
 }

@@ -94,20 +94,14 @@ pub(crate) fn do_address(view: &View, action: &str) -> Address {
     view.links.bare(&format!("/do/{action}"))
 }
 
-/// What the numbers of the page at `path` do not have, with the way to those that another server has.
-pub(crate) fn missing(view: &View, path: &str, missing: &Missing) -> Markup {
+/// What the numbers of a page do not have.
+pub(crate) fn missing(missing: &Missing) -> Markup {
     html! {
         @if missing.namespaces > 0 {
             p.remark { (missing.namespaces) " more namespaces are not in these numbers." }
         }
         @for shard in &missing.silent {
             p.remark { "Shard " (shard) " cannot be reached; its jobs are not in these numbers." }
-        }
-        @for shard in &missing.elsewhere {
-            p.remark {
-                "Shard " (shard) " is on another server; its jobs are not in these numbers. "
-                a href=(view.links.on(shard, path)) { "Show shard " (shard) }
-            }
         }
     }
 }

@@ -9,19 +9,20 @@ use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::Identity;
 use ganger_attention::Attention;
 use ganger_dashboard::{
-    Accepted, Dashboard, Forwarded, Gate, Place, Settings, Unaccepted, Visitor,
+    Accepted, Dashboard, Forwarded, Gate, Others, Place, Settings, Unaccepted, Visitor,
 };
 use ganger_dialect_http::{Peer, Problem};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 
 use ganger_router::Router;
 use ganger_shard::ShardSet;
+use ganger_types::ShardId;
 
 use crate::error::StartError;
 use crate::impersonation::{self, ON_BEHALF};
 use crate::port_handler::refuse;
 use crate::security::{PageSession, Protocol, Require, Security};
-use crate::shard_dispatch::ShardDispatch;
+use crate::shard_dispatch::{ShardDispatch, add_forwarding_headers};
 use crate::start::ServerContext;
 
 /// Makes the dashboard; `None` if it is switched off.
@@ -46,6 +47,7 @@ pub(crate) fn open(
         shown_settings: common.config.shown(),
         shards: shards.clone(),
         router: Some(router.clone()),
+        others: Some(Arc::new(OtherServers(router.clone()))),
         attention: attention.clone(),
         operations: ganger_dialect_http::rights(),
         status_of: |code| Problem::new(code, "").status(),
@@ -153,6 +155,26 @@ fn wants_page(request: &Request<Body>) -> bool {
     let given = request.headers().get_all(header::ACCEPT).iter();
     let mut given = given.filter_map(|value| value.to_str().ok());
     request.method().is_safe() && given.any(|value| value.contains("text/html"))
+}
+
+/// The servers of other shards, for the rows of theirs in pages of all shards.
+struct OtherServers(Router);
+
+impl Others for OtherServers {
+    fn send<'a>(
+        &'a self,
+        shard: &'a ShardId,
+        mut request: Request<Body>,
+        viewer: &'a Identity,
+    ) -> BoxFuture<'a, Result<Response<Body>, String>> {
+        add_forwarding_headers(&self.0, request.headers_mut(), shard, viewer);
+        let answer = async move {
+            let answer = self.0.forward(shard, request).await;
+            let answer = answer.map_err(|error| error.to_string())?;
+            Ok(answer.map(Body::new))
+        };
+        answer.boxed()
+    }
 }
 
 /// The credentials of the server, for the form to sign in.

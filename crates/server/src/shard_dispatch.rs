@@ -31,6 +31,8 @@ use crate::node::marks::{MARKS, Marks};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
+#[cfg(feature = "dashboard")]
+pub(crate) use forwarding::add_forwarding_headers;
 use hand_over::TAKE_SHARD;
 use in_flight::Entered;
 pub(crate) use in_flight::InFlight;

@@ -20,6 +20,7 @@ use ganger_types::history::AttemptEnd;
 use ganger_types::{
     Event, Happening, JobRecord, JobState, Kind, Namespace, Queue, QueueCounts, Timestamp, Worker,
 };
+use serde::{Deserialize, Serialize};
 
 use self::ring::{Fold, Ring};
 use crate::core::QueueGauge;
@@ -32,7 +33,7 @@ pub use self::ring::Step;
 pub use self::sketch::Sketch;
 
 /// What a series counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the words of the API, explained at `as_str`")]
 pub enum Metric {
     Enqueued,

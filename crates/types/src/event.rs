@@ -1,12 +1,14 @@
 //! Events: notifications for subscribers about what happened. The engine never reads them back.
 
+use serde::{Deserialize, Serialize};
+
 use crate::id::{JobId, JobKey, Position};
 use crate::job::{JobState, Progress};
 use crate::name::{Kind, Namespace, Queue, ScheduleId, Worker};
 use crate::time::Timestamp;
 
 /// A change that subscribers are notified of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Position of the event, consecutive within a shard.
     pub position: Position,
@@ -19,7 +21,7 @@ pub struct Event {
 }
 
 /// What an event reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Happening {
     /// A job changed its state, or was enqueued (`from` is `None`).
     JobMoved {

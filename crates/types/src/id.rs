@@ -3,12 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::limits::NAME_BYTES_MAX;
 use crate::name::NameError;
 use crate::short_bytes::ShortBytes;
 
 /// The number of a job in its shard, in order of creation; never reused within a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct JobKey(pub u64);
 
 /// The epoch of a shard: a number that every start raises durably.
@@ -16,7 +20,9 @@ pub struct JobKey(pub u64);
 pub struct Epoch(pub u64);
 
 /// The position of an event in the shard's history: consecutive, never reused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Position(pub u64);
 
 /// Twenty random bits that each start draws. They are part of every engine-made id, so that a store restored from a
@@ -27,6 +33,19 @@ pub struct IdTag(pub u32);
 /// The id of a shard: a short string, `1` by default.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(Arc<str>);
+
+impl Serialize for ShardId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ShardId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::new(&text).ok_or_else(|| serde::de::Error::custom("no name of a shard"))
+    }
+}
 
 impl ShardId {
     /// Takes 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
@@ -145,6 +164,19 @@ impl JobId {
     /// The id as text; bytes that are not UTF-8 become U+FFFD.
     pub fn to_text(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
+    }
+}
+
+impl Serialize for JobId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for JobId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let bytes = ShortBytes::deserialize(deserializer)?;
+        Self::new(&*bytes).map_err(serde::de::Error::custom)
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::history::HistoryEntry;
 use crate::id::{IdTag, JobId, JobKey, LeaseToken};
@@ -16,7 +17,7 @@ use crate::time::{Due, Elapsed, Timestamp};
 use crate::words::{Words as _, words};
 
 /// The state of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum JobState {
     /// The job waits for other jobs.
@@ -150,7 +151,7 @@ impl Priority {
 }
 
 /// Pause before retry `k` (1, 2, 3 ...), counted from the end of the failed attempt.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Backoff {
     /// The same pause before each retry.
     Fixed(Duration),
@@ -176,7 +177,7 @@ impl Default for Backoff {
 }
 
 /// How often and when a failed job is retried.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RetryPolicy {
     /// Retries after the first attempt: at most `retries_max + 1` counted attempts.
     pub retries_max: u32,
@@ -228,7 +229,7 @@ pub struct Failure {
 }
 
 /// Progress that a worker reported for a running job.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Part that is done in millionths, 0 to 1 000 000.
     pub millionths: u32,

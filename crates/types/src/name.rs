@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::limits::NAME_BYTES_MAX;
 use crate::short_bytes::ShortBytes;
 
@@ -58,6 +60,19 @@ macro_rules! names {
             /// Whether the name is empty.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.0.serialize(serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let bytes = ShortBytes::deserialize(deserializer)?;
+                Self::new(&*bytes).map_err(serde::de::Error::custom)
             }
         }
 

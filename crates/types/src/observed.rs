@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::reply::{QueueView, WorkerView};
 use crate::{JobState, Queue, ScheduleRecord, Timestamp, Worker};
 
@@ -74,7 +76,7 @@ impl WorkerState {
 }
 
 /// What is known of a worker since the start of the shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerFacts {
     /// Address from which it asked last; empty if not known.
     pub address: String,

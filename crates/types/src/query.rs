@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::audit::AuditQuery;
 use crate::external::ExternalJob;
 use crate::id::{JobId, JobKey, ShardId};
@@ -102,7 +104,7 @@ pub enum Named {
 pub type ReadyPlace = (Priority, u64, JobKey);
 
 /// A page of jobs. A job must meet all conditions that are set.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobQuery {
     /// Namespace to search in.
     pub namespace: Namespace,
@@ -148,7 +150,9 @@ pub struct JobQuery {
     pub newest_first: bool,
     /// Last job of the previous page; `None`: from the start.
     pub after: Option<JobKey>,
-    /// Last job of the previous page if it belongs to an external system; those come after all jobs of the store.
+    /// Last job of the previous page if it belongs to an external system; those come after all jobs of the store. It is
+    /// sent apart from the query, as a [`crate::PageCursor`].
+    #[serde(skip)]
     pub after_external_job: Option<ExternalJob>,
     /// Maximum number of jobs, 1 to [`crate::limits::PAGE_JOBS_MAX`].
     pub limit: usize,
@@ -157,7 +161,7 @@ pub struct JobQuery {
 }
 
 /// How much a reader looks at. A page ends early, with a cursor, once either bound is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Maximum number of records; `None`: no limit.
     pub records: Option<u64>,

@@ -3,6 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::{JobState, Outcome, RetryPolicy};
 use crate::name::{Namespace, Queue};
 use crate::time::Timestamp;
@@ -20,7 +22,7 @@ pub enum Clock {
 words!(Clock { "server" => Server, "caller" => Caller });
 
 /// The position of a job that becomes due while others are ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DueOrder {
     /// Behind the ready jobs of its priority, by the time at which it became due (the default).
     #[default]
@@ -31,7 +33,7 @@ pub enum DueOrder {
 words!(DueOrder { "behind" => Behind, "ahead" => Ahead });
 
 /// How long and how many finished jobs of one outcome are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Keep {
     /// Maximum age, counted from the end of the job; `None`: no limit.
     pub age: Option<Duration>,
@@ -40,7 +42,7 @@ pub struct Keep {
 }
 
 /// The retention of finished jobs, by outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Retention {
     /// Jobs that succeeded; by default for 1 day, at most 100 000 per queue.
     pub succeeded: Keep,
@@ -83,7 +85,7 @@ impl Retention {
 }
 
 /// The settings of a queue. Those that are `None` fall back to the namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct QueueSettings {
     /// Whether the queue is paused: no job of it is leased.
     pub paused: bool,
@@ -170,7 +172,7 @@ impl Default for NamespaceSettings {
 }
 
 /// The number of jobs of a queue in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueCounts {
     /// Jobs that wait for other jobs.
     pub blocked: u64,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditRecord;
 use crate::cancel_effects::CancelEffects;
@@ -271,7 +272,7 @@ pub struct ExternalJobView {
 }
 
 /// A queue as shown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueueView {
     /// The name of the queue.
     pub queue: Queue,
@@ -294,7 +295,7 @@ pub struct QueueView {
 }
 
 /// A worker as shown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerView {
     /// The name of the worker.
     pub worker: Worker,

@@ -1,9 +1,13 @@
 //! Byte strings that are cheap to clone: short ones lie in place, without a reference count that threads would share.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Number of bytes that lie in place: as many as fit into three words with the length.
 const INLINE_MAX: usize = 22;
@@ -38,6 +42,48 @@ impl Deref for ShortBytes {
             Self::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Self::Shared(bytes) => bytes,
         }
+    }
+}
+
+/// Text as such, anything else as a list of bytes.
+impl Serialize for ShortBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.serialize_bytes(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ShortBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextOrBytes)
+    }
+}
+
+struct TextOrBytes;
+
+impl<'de> Visitor<'de> for TextOrBytes {
+    type Value = ShortBytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text or a list of bytes")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ShortBytes, E> {
+        Ok(text.as_bytes().into())
+    }
+
+    fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<ShortBytes, E> {
+        Ok(bytes.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ShortBytes, A::Error> {
+        let mut bytes: Vec<u8> = Vec::new();
+        while let Some(byte) = list.next_element()? {
+            bytes.push(byte);
+        }
+        Ok(bytes.as_slice().into())
     }
 }
 

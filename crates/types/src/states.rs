@@ -1,9 +1,11 @@
 //! Sets of job states, for filters.
 
+use serde::{Deserialize, Serialize};
+
 use crate::job::JobState;
 
 /// A set of job states. The default contains all states, which is what a filter without states means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct JobStates(u8);
 
 impl JobStates {

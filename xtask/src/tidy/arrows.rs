@@ -18,7 +18,7 @@ const SHARED_CRATE: &str = "types";
 /// Pure crates, each with the external libraries that it may use: none of these reads a clock, draws random numbers or
 /// does I/O.
 const PURE: &[(&str, &[&str])] = &[
-    ("types", &["bytes", "thiserror"]),
+    ("types", &["bytes", "serde", "thiserror"]),
     ("qless", &["bytes", "hashbrown"]),
     (
         "engine",

@@ -149,7 +149,7 @@ pub(super) async fn set(view: &View, form: &Form) -> Result<Done, Fault> {
         }));
     }
     let shown = plain(&text(schedule.id.as_bytes()));
-    let to = schedule_address(view, &shard, &schedule.id)
+    let to = schedule_address(view, shard.id(), &schedule.id)
         .as_str()
         .to_owned();
     let command = PutSchedule {

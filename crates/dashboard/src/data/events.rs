@@ -8,8 +8,11 @@ use ganger_document::view::event::kind;
 use ganger_shard::{CallError, Handle, Subscription};
 use ganger_types::time::MICROS_PER_SECOND;
 use ganger_types::{Event, Happening, JobId, Kind, Namespace, Position, Queue, ShardId, Worker};
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::question::Question;
+use crate::view::View;
 
 /// Events of one second that are listed; further ones are summed.
 pub(crate) const LISTED_PER_SECOND: usize = 50;
@@ -19,14 +22,14 @@ pub(crate) const LOOKED_MAX: u64 = 50_000;
 const STEP: u64 = 2_000;
 
 /// Which events are listed: those that meet all conditions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Filter {
     pub(crate) namespace: Namespace,
     pub(crate) queue: Option<Queue>,
     /// Kind of the job that moved.
     pub(crate) kind: Option<Kind>,
     /// Word for the kind of event.
-    pub(crate) event: Option<&'static str>,
+    pub(crate) event: Option<String>,
     pub(crate) job: Option<JobId>,
 }
 
@@ -42,7 +45,7 @@ pub(crate) enum Row {
 }
 
 /// Where the events of one shard that were looked at lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) shard: ShardId,
     /// Position of the oldest event that is kept; `end` if none is.
@@ -58,6 +61,7 @@ pub(crate) struct Place {
 }
 
 /// The events of one shard that were found.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Found {
     pub(crate) place: Place,
     tally: Tally,
@@ -65,22 +69,54 @@ pub(crate) struct Found {
 }
 
 /// Events that match, counted by second.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Tally(BTreeMap<u64, Second>);
 
 /// The events of one second.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Second {
     /// Positions of the first ones, in order.
     first: VecDeque<u64>,
     total: u64,
 }
 
+/// The events of a shard that match, enough for so many rows.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) filter: Filter,
+    /// Position of the first one; `None`: the newest ones.
+    pub(crate) first: Option<u64>,
+    pub(crate) rows: usize,
+}
+
+impl Question for Kept {
+    const NAME: &'static str = "events";
+    type Answer = Found;
+
+    fn operation(&self) -> &'static str {
+        "followEvents"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Found, Fault> {
+        let filter = Filter {
+            namespace: view.namespace().clone(),
+            ..self.filter.clone()
+        };
+        match self.first {
+            Some(first) => from(shard, &filter, first, self.rows).await,
+            None => Ok(last(shard, &filter, self.rows)),
+        }
+    }
+}
+
 impl Filter {
     fn takes(&self, event: &Event) -> bool {
         let happening = &event.happening;
         event.namespace == self.namespace
-            && self.event.is_none_or(|word| kind(happening) == word)
+            && self
+                .event
+                .as_ref()
+                .is_none_or(|word| kind(happening) == word)
             && self
                 .queue
                 .as_ref()

@@ -6,13 +6,17 @@
 use std::time::Duration;
 
 use ganger_shard::Handle;
+use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{Budget, JobQuery, Query};
 use ganger_types::{
-    JobRecord, JobState, JobStates, PageCursor, Reply, ShardId, StoredJob, Timestamp,
+    Group, JobRecord, JobState, JobStates, PageCursor, Reply, ShardId, StoredJob, Timestamp,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::question::Question;
 use crate::view::{Missing, View};
+use crate::wire;
 
 /// Time that one page may take for it.
 const LOOK_TIME: Duration = Duration::from_millis(40);
@@ -34,6 +38,17 @@ pub(crate) struct Listing {
 /// A place in the listing of each shard. Shards that are not in it have no more jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place(pub(crate) Vec<(ShardId, Option<PageCursor>)>);
+
+/// A page of the jobs of a shard that match.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct List {
+    query: JobQuery,
+    /// Whether the page ends when its budget is spent.
+    is_bounded: bool,
+    /// The last job of the page before.
+    #[serde(with = "wire::cursor")]
+    after: Option<PageCursor>,
+}
 
 impl Place {
     /// Reads what [`Place::text`] writes.
@@ -72,9 +87,12 @@ impl Place {
 }
 
 /// What one shard found.
-struct Slice {
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Slice {
+    #[serde(with = "wire::jobs")]
     jobs: Vec<StoredJob>,
     /// Whether there may be more behind the last record that was looked at.
+    #[serde(with = "wire::cursor")]
     rest: Option<PageCursor>,
     looked: usize,
     looked_back_to: Option<Timestamp>,
@@ -87,34 +105,24 @@ pub(crate) async fn list(
     place: Option<Place>,
 ) -> Result<Listing, Fault> {
     let place = place.as_ref();
-    let slices = view
-        .gather(|shard| async move {
-            let mut query = query.clone();
-            if let Some(place) = place {
-                match place.of(shard.id()) {
-                    Some(Some(cursor)) => query.go_on(cursor.clone()),
-                    Some(None) => {}
-                    // This shard had no more before.
-                    None => return Ok((query.limit, None)),
-                }
-            }
-            let slice = look(shard, query.clone()).await?;
-            Ok((query.limit, Some(slice)))
+    let question = |shard: &ShardId| {
+        let after = match place {
+            None => None,
+            // A shard that is not in the place had no more before.
+            Some(place) => place.of(shard)?.clone(),
+        };
+        Some(List {
+            query: query.clone(),
+            is_bounded: true,
+            after,
         })
-        .await?;
-    let shards = slices
-        .found
-        .into_iter()
-        .filter_map(|(shard, (_, slice))| slice.map(|slice| (shard.id().clone(), slice)));
-    let shards: Vec<_> = shards.collect();
-    let mut listing = merge(&shards, query, place);
+    };
+    let slices = view.gather_each(question).await?;
+    let mut listing = merge(&slices.found, query, place);
     listing.missing = slices.missing;
     for (shard, taken) in std::mem::take(&mut listing.unplaced) {
-        let mut again = query.clone();
-        if let Some(Some(cursor)) = place.and_then(|place| place.of(&shard)) {
-            again.go_on(cursor.clone());
-        }
-        let rest = cursor_behind(view.shard(&shard)?, again, taken).await?;
+        let cursor = place.and_then(|place| place.of(&shard)?.clone());
+        let rest = cursor_behind(view, &shard, query, cursor, taken).await?;
         let next = listing.next.get_or_insert_default();
         next.0.extend(rest.map(|rest| (shard, Some(rest))));
     }
@@ -123,12 +131,21 @@ pub(crate) async fn list(
 
 /// The place behind the first so many jobs of a query. Jobs of external systems have no number that would tell it.
 async fn cursor_behind(
-    shard: &Handle,
-    mut query: JobQuery,
+    view: &View,
+    shard: &ShardId,
+    query: &JobQuery,
+    after: Option<PageCursor>,
     taken: usize,
 ) -> Result<Option<PageCursor>, Fault> {
-    query.limit = taken;
-    Ok(shard.list(query).await?.next)
+    let question = List {
+        query: JobQuery {
+            limit: taken,
+            ..query.clone()
+        },
+        is_bounded: false,
+        after,
+    };
+    Ok(view.place_of(shard).ask(view, &question).await?.rest)
 }
 
 /// Takes the first jobs of all slices, and remembers for each shard how far it was taken.
@@ -194,17 +211,82 @@ fn cursor_at(record: &JobRecord) -> Option<PageCursor> {
     (!record.key.is_of_external_job()).then_some(PageCursor::Job(record.key))
 }
 
-/// Reads a page of one shard within its budget.
-async fn look(shard: &Handle, query: JobQuery) -> Result<Slice, Fault> {
-    let budget = Budget::of_page(LOOK_TIME);
-    let page = shard.list(JobQuery { budget, ..query }).await?;
-    let looked = &page.looked;
-    Ok(Slice {
-        looked: usize::try_from(looked.records).unwrap_or(usize::MAX),
-        looked_back_to: looked.back_to.filter(|_| looked.is_cut),
-        rest: page.next,
-        jobs: page.jobs,
-    })
+impl Question for List {
+    const NAME: &'static str = "jobs";
+    type Answer = Slice;
+
+    fn operation(&self) -> &'static str {
+        "listJobs"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Slice, Fault> {
+        let mut query = JobQuery {
+            namespace: view.namespace().clone(),
+            budget: if self.is_bounded {
+                Budget::of_page(LOOK_TIME)
+            } else {
+                Budget::default()
+            },
+            ..self.query.clone()
+        };
+        query.limit = query.limit.min(PAGE_JOBS_MAX);
+        if let Some(cursor) = &self.after {
+            query.go_on(cursor.clone());
+        }
+        let page = shard.list(query).await?;
+        let looked = &page.looked;
+        Ok(Slice {
+            looked: usize::try_from(looked.records).unwrap_or(usize::MAX),
+            looked_back_to: looked.back_to.filter(|_| looked.is_cut),
+            rest: page.next,
+            jobs: page.jobs,
+        })
+    }
+}
+
+/// How many jobs of a shard match, however many records that takes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Count {
+    query: JobQuery,
+}
+
+impl Question for Count {
+    const NAME: &'static str = "count_of_jobs";
+    const WAIT: Duration = Duration::from_secs(60);
+    type Answer = u64;
+
+    fn operation(&self) -> &'static str {
+        "countJobs"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<u64, Fault> {
+        let query = JobQuery {
+            namespace: view.namespace().clone(),
+            ..self.query.clone()
+        };
+        Ok(shard.count(query).await?)
+    }
+}
+
+/// The failure groups of a shard with the number of kept jobs in each.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct GroupCounts;
+
+impl Question for GroupCounts {
+    const NAME: &'static str = "counts_of_groups";
+    type Answer = Vec<(Group, u64)>;
+
+    fn operation(&self) -> &'static str {
+        "listJobs"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let query = Query::FailureGroups(view.namespace().clone());
+        match view.ask(shard, query).await? {
+            Reply::FailureGroups(groups) => Ok(groups),
+            _ => Err(Fault::unexpected_reply()),
+        }
+    }
 }
 
 /// How many jobs match, where memory tells: a filter of states and one queue, or of states alone.
@@ -212,19 +294,21 @@ pub(crate) async fn known_count(view: &View, query: &JobQuery) -> Result<Option<
     if *query != query.without_conditions() {
         return Ok(None);
     }
-    let counts = view
-        .gather(|shard| async move { Ok(shard.count(query.clone()).await?) })
-        .await?;
+    let query = query.clone();
+    let counts = view.gather(&Count { query }).await?;
     Ok(Some(counts.found.iter().map(|(_, count)| count).sum()))
 }
 
 /// Counts all jobs that match, however many records that takes.
 pub(crate) async fn exact_count(view: &View, query: &JobQuery) -> Result<u64, Fault> {
-    let mut sum = 0;
-    for shard in view.shards() {
-        sum += shard.count(query.clone()).await?;
+    let query = query.clone();
+    let counts = view.gather(&Count { query }).await?;
+    if let Some(shard) = counts.missing.silent.first() {
+        let heading = format!("Shard {shard} cannot be reached");
+        let detail = "The jobs cannot be counted exactly without it.";
+        return Err(Fault::new("shard_unreachable", heading, detail));
     }
-    Ok(sum)
+    Ok(counts.found.iter().map(|(_, count)| count).sum())
 }
 
 /// The newest failed jobs, at most so many.
@@ -251,16 +335,8 @@ pub(crate) async fn running(view: &View, limit: usize) -> Result<Listing, Fault>
 }
 
 /// Failure groups with the number of kept jobs in each, over all shards of the view.
-pub(crate) async fn groups(view: &View) -> Result<Vec<(ganger_types::Group, u64)>, Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            let query = Query::FailureGroups(view.namespace().clone());
-            match view.ask(shard, query).await? {
-                Reply::FailureGroups(groups) => Ok(groups),
-                _ => Err(Fault::unexpected_reply()),
-            }
-        })
-        .await?;
+pub(crate) async fn groups(view: &View) -> Result<Vec<(Group, u64)>, Fault> {
+    let gathered = view.gather(&GroupCounts).await?;
     let mut sums = std::collections::BTreeMap::new();
     for (_, groups) in gathered.found {
         for (group, count) in groups {

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use ganger_shard::Handle;
 use ganger_shard::series::Rate;
 use ganger_types::query::Query;
 use ganger_types::reply::QueueView;
 use ganger_types::why::QueueCause;
 use ganger_types::{Namespace, Queue, Reply};
+use serde::{Deserialize, Serialize};
 
+use crate::data::series::last_hour;
 use crate::fault::Fault;
+use crate::question::{Question, Shard};
 use crate::view::{Missing, View};
 
 /// Queues that are read at once; a namespace has no more unless its limit was raised.
@@ -18,17 +22,21 @@ const QUEUES_MAX: usize = 10_000;
 /// A queue of one shard.
 #[derive(Clone)]
 pub(crate) struct Row {
-    pub(crate) shard: Handle,
+    pub(crate) shard: Shard,
     pub(crate) queue: QueueView,
     pub(crate) namespace: Namespace,
     /// Whether a worker has asked lately; `None` if nobody needed to know.
     pub(crate) workers: Option<Asked>,
     /// How fast it fills and empties; `None` if that is not known yet.
     pub(crate) rate: Option<Rate>,
+    /// How many of its jobs ended in each five minutes of the last hour; zeros if nobody needed to know.
+    pub(crate) last_hour: [u64; 12],
+    /// How many of its jobs succeeded, and failed, in each minute of the last hour; empty if nobody needed to know.
+    pub(crate) minutes: [Vec<Option<u64>>; 2],
 }
 
 /// Whether workers ask a queue for jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Asked {
     /// One asked within the last minute.
     Lately,
@@ -106,50 +114,127 @@ pub(crate) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
     Ok((all, missing))
 }
 
+/// The known queues of a shard, each with how fast it fills and empties.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct All;
+
+impl Question for All {
+    const NAME: &'static str = "queues";
+    type Answer = Vec<(QueueView, Option<Rate>)>;
+
+    fn operation(&self) -> &'static str {
+        "listQueues"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let query = Query::Queues(view.namespace().clone(), None, QUEUES_MAX);
+        let Reply::Queues(queues) = view.ask(shard, query).await? else {
+            return Err(Fault::unexpected_reply());
+        };
+        let (namespace, now) = (view.namespace(), view.clock.now);
+        let rated = |queue: QueueView| {
+            let rate = shard.series(|table| table.rate(namespace, &queue.queue, now));
+            (queue, rate)
+        };
+        Ok(queues.into_iter().map(rated).collect())
+    }
+}
+
 async fn of_namespace(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            let query = Query::Queues(view.namespace().clone(), None, QUEUES_MAX);
-            match view.ask(shard, query).await? {
-                Reply::Queues(queues) => Ok(queues),
-                _ => Err(Fault::unexpected_reply()),
-            }
-        })
-        .await?;
+    let gathered = view.gather(&All).await?;
     let rows = gathered.found.into_iter().flat_map(|(shard, queues)| {
-        queues.into_iter().map(move |queue| Row {
-            rate: shard.series(|table| table.rate(view.namespace(), &queue.queue, view.clock.now)),
+        let shard = view.place_of(&shard);
+        queues.into_iter().map(move |(queue, rate)| Row {
+            rate,
             shard: shard.clone(),
             queue,
             namespace: view.namespace().clone(),
             workers: None,
+            last_hour: [0; 12],
+            minutes: Default::default(),
         })
     });
     Ok((rows.collect(), gathered.missing))
 }
 
-/// Finds out for each row with waiting jobs whether a worker asks for them.
-pub(crate) async fn look_for_workers(view: &View, rows: &mut [Row]) {
-    look(view, rows.iter_mut().collect()).await;
+/// What only a page that shows the queues needs to know of them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Closer {
+    /// The queues, each with its namespace, and whether jobs wait in it.
+    queues: Vec<(Namespace, Queue, bool)>,
+    /// Whether the minutes of the last hour are wanted, which needs a right of its own.
+    by_minute: bool,
 }
 
-/// Likewise for some rows. Each shard is asked once for all its queues. A row of which it cannot be found out stays as it
-/// is.
-pub(crate) async fn look(view: &View, rows: Vec<&mut Row>) {
-    let mut rows: Vec<&mut Row> = rows
-        .into_iter()
-        .filter(|row| row.queue.counts.ready > 0 && row.workers.is_none())
-        .collect();
-    for shard in view.shards() {
-        let of_shard = rows.iter_mut().filter(|row| row.shard.id() == shard.id());
-        let asked: Vec<_> = of_shard.collect();
-        let queries = asked
-            .iter()
-            .map(|row| Query::QueueWhy(row.namespace.clone(), row.queue.queue.clone()));
-        if let Ok(replies) = view.ask_all(shard, queries.collect()).await {
-            for (row, reply) in asked.into_iter().zip(replies) {
-                row.workers = reply.ok().and_then(|reply| asks(&reply));
-            }
+/// What [`Closer`] finds out of a queue; see the fields of [`Row`].
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Look {
+    workers: Option<Asked>,
+    last_hour: [u64; 12],
+    minutes: [Vec<Option<u64>>; 2],
+}
+
+impl Question for Closer {
+    const NAME: &'static str = "closer_look_at_queues";
+    type Answer = Vec<Look>;
+
+    fn operation(&self) -> &'static str {
+        "listQueues"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        for (namespace, _, _) in &self.queues {
+            let rights = view.rights.clone().in_namespace(namespace.clone());
+            rights.check(self.operation())?;
+        }
+        let waiting = self.queues.iter().filter(|(_, _, waits)| *waits);
+        let queries =
+            waiting.map(|(namespace, queue, _)| Query::QueueWhy(namespace.clone(), queue.clone()));
+        let replies = view.ask_all(shard, queries.collect()).await?;
+        let mut replies = replies.into_iter();
+        let mut looks = Vec::new();
+        for (namespace, queue, waits) in &self.queues {
+            let reply = if *waits { replies.next() } else { None };
+            let workers = reply.and_then(Result::ok).and_then(|reply| asks(&reply));
+            looks.push(Look {
+                workers,
+                last_hour: shard.series(|table| table.last_hour(namespace, queue, view.clock.now)),
+                minutes: if self.by_minute && view.rights.may_read("getSeries") {
+                    last_hour(view, shard, namespace, queue)
+                } else {
+                    Default::default()
+                },
+            });
+        }
+        Ok(looks)
+    }
+}
+
+/// Finds out for rows whether workers ask for their waiting jobs, and how many ended in the last hour, if wanted in each
+/// minute. Each shard is asked once for all its queues. A row of which it cannot be found out stays as it is.
+pub(crate) async fn look_closer(view: &View, mut rows: Vec<&mut Row>, by_minute: bool) {
+    rows.sort_by(|a, b| a.shard.id().cmp(b.shard.id()));
+    let looks = rows.chunk_by_mut(|a, b| a.shard.id() == b.shard.id());
+    join_all(looks.map(|rows| look_on_shard(view, rows, by_minute))).await;
+}
+
+async fn look_on_shard(view: &View, rows: &mut [&mut Row], by_minute: bool) {
+    let Some(shard) = rows.first().map(|row| row.shard.clone()) else {
+        return;
+    };
+    let queues = rows.iter().map(|row| {
+        let waits = row.queue.counts.ready > 0;
+        (row.namespace.clone(), row.queue.queue.clone(), waits)
+    });
+    let question = Closer {
+        queues: queues.collect(),
+        by_minute,
+    };
+    if let Ok(looks) = shard.ask(view, &question).await {
+        for (row, look) in rows.iter_mut().zip(looks) {
+            row.workers = look.workers;
+            row.last_hour = look.last_hour;
+            row.minutes = look.minutes;
         }
     }
 }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use ganger_shard::Handle;
 use ganger_shard::series::{Metric, SeriesQuery, Step};
-use ganger_types::{Kind, Queue, Timestamp};
+use ganger_types::{Kind, Namespace, Queue, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::params::Params;
+use crate::question::Question;
 use crate::view::View;
 
 /// A length of time that a page can show.
@@ -40,7 +42,7 @@ pub(crate) const WINDOWS: [Window; 4] = [
 ];
 
 /// Which jobs are counted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Which {
     /// The queue; `None`: all of the namespace.
     pub(crate) queue: Option<Queue>,
@@ -49,7 +51,7 @@ pub(crate) struct Which {
 }
 
 /// Values of several metrics, step by step, over all shards of a view.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// Beginning of the first step.
     pub(crate) from: Timestamp,
@@ -85,6 +87,20 @@ pub(crate) fn back(time: Timestamp, span: Duration) -> Timestamp {
 }
 
 impl Totals {
+    /// Adds those of another shard, step by step.
+    fn add(&mut self, other: Self) {
+        self.from = other.from;
+        for (sum, values) in self.values.iter_mut().zip(other.values) {
+            sum.resize(values.len(), None);
+            for (sum, value) in sum.iter_mut().zip(values) {
+                *sum = match (*sum, value) {
+                    (Some(sum), Some(value)) => Some(sum + value),
+                    (sum, value) => sum.or(value),
+                };
+            }
+        }
+    }
+
     /// Sum of each metric over all steps.
     pub(crate) fn sums(&self) -> Vec<u64> {
         let values = self.values.iter();
@@ -97,57 +113,83 @@ impl Totals {
     }
 }
 
-/// Reads a window that ends at `until`, over all shards of the view.
-pub(crate) fn totals(
-    view: &View,
-    which: &Which,
-    window: Window,
+/// What happened step by step on one shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Steps {
+    which: Which,
+    from: Timestamp,
     until: Timestamp,
-    metrics: &[Metric],
-) -> Totals {
-    totals_on(view, view.shards(), which, (window, until), metrics)
+    step: Step,
+    metrics: Vec<Metric>,
 }
 
-/// Reads a window that ends at `until`, over some shards.
-pub(crate) fn totals_on<'a>(
-    view: &View,
-    shards: impl IntoIterator<Item = &'a Handle>,
-    which: &Which,
-    (window, until): (Window, Timestamp),
-    metrics: &[Metric],
-) -> Totals {
-    let query = SeriesQuery {
-        namespace: view.namespace().clone(),
-        queue: which.queue.clone(),
-        kind: which.kind.clone(),
-        from: window.from(until),
-        to: until,
-        step: window.step,
-        metrics: metrics.to_vec(),
-        is_total: true,
-    };
-    let mut totals = Totals::default();
-    for shard in shards {
-        let reply = shard.series(|table| table.read(&query, view.clock.now));
-        totals.from = reply.from;
-        totals.values.resize(metrics.len(), Vec::new());
-        for (sum, line) in totals.values.iter_mut().zip(reply.lines) {
-            sum.resize(line.values.len(), None);
-            for (sum, value) in sum.iter_mut().zip(line.values) {
-                *sum = match (*sum, value) {
-                    (Some(sum), Some(value)) => Some(sum + value),
-                    (sum, value) => sum.or(value),
-                };
-            }
+impl Steps {
+    /// A window that ends at `until`.
+    pub(crate) fn of(which: &Which, window: Window, until: Timestamp, metrics: &[Metric]) -> Self {
+        Self {
+            which: which.clone(),
+            from: window.from(until),
+            until,
+            step: window.step,
+            metrics: metrics.to_vec(),
         }
     }
-    totals
+
+    /// What one shard of this process counted.
+    pub(crate) fn read(&self, view: &View, shard: &Handle) -> Totals {
+        let query = SeriesQuery {
+            namespace: view.namespace().clone(),
+            queue: self.which.queue.clone(),
+            kind: self.which.kind.clone(),
+            from: self.from,
+            to: self.until,
+            step: self.step,
+            metrics: self.metrics.clone(),
+            is_total: true,
+        };
+        let reply = shard.series(|table| table.read(&query, view.clock.now));
+        Totals {
+            from: reply.from,
+            values: reply.lines.into_iter().map(|line| line.values).collect(),
+        }
+    }
+
+    /// What all shards of the view counted together.
+    pub(crate) async fn totals(&self, view: &View) -> Result<Totals, Fault> {
+        let gathered = view.gather(self).await?;
+        let mut totals = Totals {
+            values: vec![Vec::new(); self.metrics.len()],
+            ..Totals::default()
+        };
+        for (_, of_shard) in gathered.found {
+            totals.add(of_shard);
+        }
+        Ok(totals)
+    }
+}
+
+impl Question for Steps {
+    const NAME: &'static str = "series";
+    type Answer = Totals;
+
+    fn operation(&self) -> &'static str {
+        "getSeries"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Totals, Fault> {
+        Ok(self.read(view, shard))
+    }
 }
 
 /// How many jobs of a queue succeeded and failed in each minute of the last hour.
-pub(crate) fn last_hour(view: &View, shard: &Handle, queue: &Queue) -> [Vec<Option<u64>>; 2] {
+pub(crate) fn last_hour(
+    view: &View,
+    shard: &Handle,
+    namespace: &Namespace,
+    queue: &Queue,
+) -> [Vec<Option<u64>>; 2] {
     let query = SeriesQuery {
-        namespace: view.namespace().clone(),
+        namespace: namespace.clone(),
         queue: Some(queue.clone()),
         kind: None,
         from: WINDOWS[0].from(view.clock.now),

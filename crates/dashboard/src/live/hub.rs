@@ -16,6 +16,8 @@ use crate::view::View;
 
 /// A page is made again after so long, even without events: times since then, and workers that fall silent.
 const ANYWAY_AFTER: Duration = Duration::from_secs(10);
+/// Likewise a page with shards of other servers, whose events this one does not hear.
+const ELSEWHERE_AFTER: Duration = Duration::from_secs(2);
 /// Making a page takes at most this part of the time.
 const SHARE: u32 = 10;
 
@@ -154,11 +156,16 @@ async fn run(
         let Some(alive) = hub.upgrade() else {
             return;
         };
+        let anyway_after = if view.has_elsewhere() {
+            ELSEWHERE_AFTER
+        } else {
+            ANYWAY_AFTER
+        };
         if !alive.is_dirty.load(Ordering::Relaxed) {
             tokio::select! {
                 () = stopping.cancelled() => return,
                 // Without an event the page is made after a while all the same.
-                _ = timeout(ANYWAY_AFTER, alive.dirty.notified()) => {}
+                _ = timeout(anyway_after, alive.dirty.notified()) => {}
             }
         }
     }

@@ -59,7 +59,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
         html! {
             h2 { "Needs attention" }
             (needs(view, &servers, &found))
-            (widgets::missing(view, "/", &missing))
+            (widgets::missing(&missing))
         },
     );
     Ok(page
@@ -97,7 +97,7 @@ async fn look_at_busiest(view: &View, found: &mut [Found]) {
     let mut rows: Vec<&mut Row> = rows.collect();
     rows.sort_by_key(|row| Reverse(load(row)));
     rows.truncate(ROWS);
-    queues::look(view, rows).await;
+    queues::look_closer(view, rows, false).await;
 }
 
 /// What needs attention: of servers, and in each namespace that has such.

@@ -7,7 +7,7 @@ use ganger_types::{Event, Happening, JobId, ShardId, Timestamp};
 use maud::{Markup, html};
 
 use crate::data::events::{
-    self, Filter, LISTED_PER_SECOND, LOOKED_MAX, Place, Row, job_of, queue_of, worker_of,
+    self, Filter, Kept, LISTED_PER_SECOND, LOOKED_MAX, Place, Row, job_of, queue_of, worker_of,
 };
 use crate::fault::Fault;
 use crate::format::{bytes, count};
@@ -15,10 +15,11 @@ use crate::frame::kept_scope;
 use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Shard;
 use crate::svg;
 use crate::text::{isolated, name, plain};
 use crate::view::View;
-use crate::widgets::{columns, empty, job_link, queue_link};
+use crate::widgets::{self, columns, empty, job_link, queue_link};
 
 /// Rows of the page.
 const ROWS: usize = 200;
@@ -52,18 +53,19 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         Some(text) => positions(view, text)?,
         None => Vec::new(),
     };
-    let rows = (ROWS / view.shards().len().max(1)).max(LISTED_PER_SECOND + 1);
-    let mut found = Vec::new();
-    for shard in view.shards() {
-        let position = after.iter().find(|(of, _)| of == shard.id());
-        found.push(match position {
-            Some((_, position)) => {
-                let first = position.map_or(0, |position| position.saturating_add(1));
-                events::from(shard, &filter, first, rows).await?
-            }
-            None => events::last(shard, &filter, ROWS),
-        });
-    }
+    let rows = (ROWS / view.everywhere().len().max(1)).max(LISTED_PER_SECOND + 1);
+    let question = |shard: &ShardId| {
+        let position = after.iter().find(|(of, _)| of == shard);
+        let first = |position: &Option<u64>| position.map_or(0, |at| at.saturating_add(1));
+        let first = position.map(|(_, position)| first(position));
+        Some(Kept {
+            filter: filter.clone(),
+            first,
+            rows: if first.is_some() { rows } else { ROWS },
+        })
+    };
+    let gathered = view.gather_each(question).await?;
+    let found: Vec<_> = gathered.found.into_iter().map(|(_, found)| found).collect();
     let places = found.iter().map(|found| found.place.clone()).collect();
     let mut events = Events {
         rows: events::rows(found),
@@ -85,7 +87,10 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     Ok(page
         .part("part-position", position_lines(&events))
         .part("part-events", list(view, &events))
-        .part("part-pages", pages(view, &params, &events)))
+        .part(
+            "part-pages",
+            html! { (pages(view, &params, &events)) (widgets::missing(&gathered.missing)) },
+        ))
 }
 
 /// Number of rows that are shown of the newest ones.
@@ -112,7 +117,7 @@ fn filter(view: &View, params: &Params) -> Result<Filter, Fault> {
         namespace: view.namespace().clone(),
         queue: params.name("queue")?,
         kind: params.name("kind")?,
-        event: params.word("event", &words)?,
+        event: params.word("event", &words)?.map(str::to_owned),
         job: params
             .bytes("job")
             .map(|text| job(view, text))
@@ -125,7 +130,7 @@ fn job(view: &View, text: &[u8]) -> Result<JobId, Fault> {
     let full = read(text);
     let slash = full.iter().position(|byte| *byte == b'/');
     let is_shard = |shard: &[u8]| {
-        let mut shards = view.shards().iter();
+        let mut shards = view.everywhere().iter();
         shards.any(|known| known.id().as_str().as_bytes() == shard)
     };
     let id = match slash {
@@ -150,7 +155,7 @@ fn positions(view: &View, text: &str) -> Result<Vec<(ShardId, Option<u64>)>, Fau
         START => Some(None),
         text => text.parse().ok().map(Some),
     };
-    let shards = view.shards().iter().map(ganger_shard::Handle::id);
+    let shards = view.everywhere().iter().map(Shard::id);
     if let Some(position) = position(text) {
         return Ok(shards.map(|shard| (shard.clone(), position)).collect());
     }

@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use ganger_document::names::show;
-use ganger_shard::GroupFacts;
+use ganger_shard::{GroupFacts, GroupView, Handle};
 use ganger_types::query::JobQuery;
 use ganger_types::{Group, JobState, Kind, Queue, ShardId, StoredJob, Timestamp, Worker};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::data::jobs;
 use crate::fault::Fault;
 use crate::format::counted;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Question;
 use crate::svg;
 use crate::text::{Lines, cut, isolated, name, plain};
 use crate::view::{Missing, View};
@@ -58,11 +60,26 @@ impl Row {
     }
 }
 
+/// The failure groups of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Groups;
+
+impl Question for Groups {
+    const NAME: &'static str = "groups";
+    type Answer = Vec<GroupView>;
+
+    fn operation(&self) -> &'static str {
+        "listFailures"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        Ok(shard.failure_groups(view.namespace()).await?)
+    }
+}
+
 /// The groups of all shards of the view, the last failure first.
 async fn groups(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
-    let gathered = view
-        .gather(|shard| async move { Ok(shard.failure_groups(view.namespace()).await?) })
-        .await?;
+    let gathered = view.gather(&Groups).await?;
     let mut rows: BTreeMap<Group, Row> = BTreeMap::new();
     for found in gathered.found.into_iter().flat_map(|(_, groups)| groups) {
         let row = Row {
@@ -105,7 +122,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (list(view, &rows, queue.is_some() || kind.is_some()))
             (pages(view, &params, skipped, shown, matching))
-            (widgets::missing(view, "/failures", &missing))
+            (widgets::missing(&missing))
         },
     ))
 }

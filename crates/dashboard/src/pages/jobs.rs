@@ -1,6 +1,9 @@
 //! Jobs: find these jobs, and do something with all of them.
 
+use std::collections::BTreeSet;
+
 use ganger_document::names::show;
+use ganger_shard::NamesOf;
 use ganger_types::query::JobQuery;
 use ganger_types::{Due, JobState, ShardId, StoredJob, Timestamp};
 use maud::{Markup, html};
@@ -18,6 +21,8 @@ use crate::text::{cut, isolated, name};
 use crate::view::View;
 use crate::widgets::{self, ACTIONS_FORM, empty, job_link, kind_link, queue_link, table};
 
+use super::search::Beginning;
+
 /// Parameters beside the conditions.
 const OTHERS: &[&str] = &[
     "order", "after", "limit", "columns", "newer", "count", "seen",
@@ -29,6 +34,8 @@ const LIMITS: &[(&str, usize)] = &[("25", 25), ("50", 50), ("100", 100), ("200",
 const BACK_MAX: usize = 20;
 /// Characters of a message in a row.
 const MESSAGE_CHARACTERS: usize = 120;
+/// Queues that the form offers.
+const QUEUES_OFFERED: usize = 50;
 /// New jobs that are counted.
 const NEW_MAX: usize = 100;
 
@@ -121,14 +128,9 @@ async fn read(view: &View, filter: Filter, params: &Params) -> Result<Jobs, Faul
     };
     let back = params.text("newer")?.unwrap_or_default();
     let back = back.strip_suffix(',').unwrap_or(back);
-    let queues = crate::data::queues::all(view).await?.0;
-    let queues = queues
-        .iter()
-        .take(50)
-        .map(|row| show(row.queue.queue.as_bytes()).into_owned());
     Ok(Jobs {
         columns: chosen(params)?,
-        queues: queues.collect(),
+        queues: first_queues(view).await?,
         back: back
             .split(',')
             .map(str::to_owned)
@@ -143,6 +145,23 @@ async fn read(view: &View, filter: Filter, params: &Params) -> Result<Jobs, Faul
         place,
         fresh,
     })
+}
+
+/// The first queues of the view, for the form.
+async fn first_queues(view: &View) -> Result<Vec<String>, Fault> {
+    if !view.rights.may_read("listQueues") {
+        return Ok(Vec::new());
+    }
+    let question = Beginning {
+        of: NamesOf::Queue,
+        wanted: Vec::new(),
+        limit: QUEUES_OFFERED,
+    };
+    let gathered = view.gather(&question).await?;
+    let names = gathered.found.into_iter().flat_map(|(_, names)| names);
+    let names: BTreeSet<Vec<u8>> = names.collect();
+    let names = names.iter().take(QUEUES_OFFERED);
+    Ok(names.map(|name| show(name).into_owned()).collect())
 }
 
 /// Jobs that match and were created after the newest of the page.
@@ -211,7 +230,7 @@ pub(super) fn show_page(view: &View, jobs: &Jobs) -> Page {
     let mut page = Page::new("Jobs", "Jobs", head).part("part-filter", form(view, jobs));
     page.live_with = jobs.newest().map(|at| ("seen", at.0.to_string()));
     page.part("part-new", fresh_jobs(view, jobs))
-        .part("part-jobs", html! { (list(view, jobs)) (actions(view, jobs)) (pages(view, jobs)) (widgets::missing(view, "/jobs", &jobs.listing.missing)) })
+        .part("part-jobs", html! { (list(view, jobs)) (actions(view, jobs)) (pages(view, jobs)) (widgets::missing(&jobs.listing.missing)) })
 }
 
 impl Jobs {

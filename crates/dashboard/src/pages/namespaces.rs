@@ -4,42 +4,60 @@ use std::collections::BTreeMap;
 
 use ganger_document::names::text;
 use ganger_document::settings::NamespaceSettingsDocument;
+use ganger_shard::Handle;
 use ganger_types::limits::PAGE_QUEUES_MAX;
 use ganger_types::query::Query;
 use ganger_types::{Namespace, NamespaceRecord, NamespaceSettings, Queue, QueueCounts, Reply};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::fault::Fault;
 use crate::format::{bytes, count, counted, span};
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Question;
 use crate::text::{isolated, name};
 use crate::view::{Missing, View};
 use crate::widgets::{self, columns, table};
+use crate::wire::Stored;
 
 /// Namespaces on the page.
 const SHOWN: usize = 200;
 /// Pages of queues that are added up for the counts of a namespace.
 const QUEUE_PAGES_MAX: usize = 10;
 
+/// The records of the namespaces of a shard that the viewer may list.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Records;
+
+impl Question for Records {
+    const NAME: &'static str = "namespaces";
+    type Answer = Vec<Stored<NamespaceRecord>>;
+
+    fn operation(&self) -> &'static str {
+        "listNamespaces"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let Reply::Namespaces(mut records) = view.ask(shard, Query::Namespaces).await? else {
+            return Err(Fault::unexpected_reply());
+        };
+        records.retain(|record| view.rights.lists(&record.namespace));
+        Ok(records.into_iter().map(Stored).collect())
+    }
+}
+
 /// The records of the namespaces that the viewer may list, of all shards of the view together.
 async fn records(view: &View) -> Result<(BTreeMap<Namespace, NamespaceSettings>, Missing), Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            match view.ask(shard, Query::Namespaces).await? {
-                Reply::Namespaces(records) => Ok(records),
-                _ => Err(Fault::unexpected_reply()),
-            }
-        })
-        .await?;
+    let gathered = view.gather(&Records).await?;
     let mut all = BTreeMap::new();
     all.insert(Namespace::default(), NamespaceSettings::default());
     for (_, records) in gathered.found {
-        for NamespaceRecord {
+        for Stored(NamespaceRecord {
             namespace,
             settings,
-        } in records
+        }) in records
         {
             // A shard that never had settings for it has the defaults.
             let is_default = settings == NamespaceSettings::default();
@@ -92,7 +110,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (table("Namespaces", &head_row, &body))
             @if all.len() > SHOWN { p.remark { "The first " (SHOWN) " of " (all.len()) "." } }
-            (widgets::missing(view, "/namespaces", &missing))
+            (widgets::missing(&missing))
         },
     ))
 }
@@ -151,29 +169,45 @@ async fn one(
         }))
 }
 
+/// Jobs by state and number of queues of the namespace on a shard, and whether all queues were counted.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sum;
+
+impl Question for Sum {
+    const NAME: &'static str = "sum_of_queues";
+    type Answer = (QueueCounts, u64, bool);
+
+    fn operation(&self) -> &'static str {
+        "listNamespaces"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        if !view.rights.lists(view.namespace()) {
+            return Ok(Self::Answer::default());
+        }
+        let (mut sum, mut queues) = (QueueCounts::default(), 0);
+        let mut after: Option<Queue> = None;
+        for _ in 0..QUEUE_PAGES_MAX {
+            let query = Query::Queues(view.namespace().clone(), after.take(), PAGE_QUEUES_MAX);
+            let Reply::Queues(page) = view.ask(shard, query).await? else {
+                return Err(Fault::unexpected_reply());
+            };
+            for queue in &page {
+                add(&mut sum, &queue.counts);
+            }
+            queues += u64::try_from(page.len()).unwrap_or(u64::MAX);
+            if page.len() < PAGE_QUEUES_MAX {
+                return Ok((sum, queues, true));
+            }
+            after = page.last().map(|queue| queue.queue.clone());
+        }
+        Ok((sum, queues, false))
+    }
+}
+
 /// Jobs by state and number of queues of a namespace, over all shards of the view, and whether all queues were counted.
 async fn counts(view: &View, namespace: &Namespace) -> Result<(QueueCounts, u64, bool), Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            let (mut sum, mut queues) = (QueueCounts::default(), 0);
-            let mut after: Option<Queue> = None;
-            for _ in 0..QUEUE_PAGES_MAX {
-                let query = Query::Queues(namespace.clone(), after.take(), PAGE_QUEUES_MAX);
-                let Reply::Queues(page) = view.ask(shard, query).await? else {
-                    return Err(Fault::unexpected_reply());
-                };
-                for queue in &page {
-                    add(&mut sum, &queue.counts);
-                }
-                queues += u64::try_from(page.len()).unwrap_or(u64::MAX);
-                if page.len() < PAGE_QUEUES_MAX {
-                    return Ok((sum, queues, true));
-                }
-                after = page.last().map(|queue| queue.queue.clone());
-            }
-            Ok((sum, queues, false))
-        })
-        .await?;
+    let gathered = view.in_namespace(namespace.clone()).gather(&Sum).await?;
     let mut all = (
         QueueCounts::default(),
         0,

@@ -2,7 +2,6 @@
 
 use ganger_document::names::show;
 use ganger_document::time::show_moment;
-use ganger_shard::Handle;
 use ganger_types::command::Start;
 use ganger_types::operation::{AlteredFields, JobFilter};
 use ganger_types::{
@@ -35,11 +34,11 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let page = Page::new("Operations", "Jobs", head);
     Ok(page.part(
         "part-operations",
-        html! { (list(view, &rows)) (widgets::missing(view, "/operations", &missing)) },
+        html! { (list(view, &rows)) (widgets::missing(&missing)) },
     ))
 }
 
-fn list(view: &View, rows: &[(Handle, OperationRecord)]) -> Markup {
+fn list(view: &View, rows: &[(ShardId, OperationRecord)]) -> Markup {
     if rows.is_empty() {
         let next = html! { p { "Filter the " a href=(view.links.to("/jobs")) { "jobs" } ", then act on all that match." } };
         return empty("No operation has run in the last 7 days.", &next);
@@ -57,7 +56,7 @@ fn list(view: &View, rows: &[(Handle, OperationRecord)]) -> Markup {
     let body = html! {
         @for (shard, record) in rows {
             tr data-row {
-                th scope="row" { a href=(address(view, shard.id(), record.number)) { (full_name(shard.id(), record.number)) } }
+                th scope="row" { a href=(address(view, shard, record.number)) { (full_name(shard, record.number)) } }
                 td { (isolated(&record.by)) }
                 td { (what(&record.action)) }
                 td { (filter_chips(view, &record.filter)) }
@@ -90,7 +89,7 @@ pub(super) async fn one(view: &View, query: &str) -> Result<Page, Stop> {
     let head = html! {
         div.heading {
             h1 { (title) }
-            div.actions { (stop_button(view, &shard, &record)) }
+            div.actions { (stop_button(view, shard.id(), &record)) }
         }
     };
     let page = Page::new(title, "Jobs", head)
@@ -223,12 +222,12 @@ fn filter_chips(view: &View, filter: &JobFilter) -> Markup {
     html! { a href=(address) { (isolated(&words.join(" "))) } }
 }
 
-fn stop_button(view: &View, shard: &Handle, record: &OperationRecord) -> Markup {
+fn stop_button(view: &View, shard: &ShardId, record: &OperationRecord) -> Markup {
     let may_stop = record.action == OperationAction::Cancel || view.rights.may_do("retryJobs");
     if record.state != OperationState::Running || !may_stop {
         return html! {};
     }
-    let id = full_name(shard.id(), record.number);
+    let id = full_name(shard, record.number);
     button(view, "Stop", "stopOperation", &[("id", &id)])
 }
 

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::data::queues::{self, Row, State};
 use crate::data::rates;
-use crate::data::series::{self, Totals, WINDOWS, Which, Window};
+use crate::data::series::{Steps, Totals, WINDOWS, Which, Window};
 use crate::data::{attention, jobs};
 use crate::fault::Fault;
 use crate::format::{count, counted, plural, span, whole};
@@ -69,13 +69,19 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
 async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
     let (mut queues, missing) = queues::all(view).await?;
     queues.sort_by_key(|row| std::cmp::Reverse(row.queue.counts.ready + row.queue.counts.running));
-    let shown = ROWS.min(queues.len());
-    queues::look_for_workers(view, &mut queues[..shown]).await;
+    queues::look_closer(view, queues.iter_mut().take(ROWS).collect(), true).await;
     let attention = attention::items(view).await;
     let (failures, (running, runs_more)) = if view.rights.may_read("listJobs") {
         (failures(view).await?, running(view).await?)
     } else {
         Default::default()
+    };
+    let rates = if view.rights.may_read("getSeries") {
+        let metrics = RATES.map(|it| it.0);
+        let steps = Steps::of(&Which::default(), window, view.clock.now, &metrics);
+        Some(steps.totals(view).await?)
+    } else {
+        None
     };
     Ok(Overview {
         attention,
@@ -85,10 +91,7 @@ async fn read(view: &View, window: Window) -> Result<Overview, Fault> {
         runs_more,
         missing,
         window,
-        rates: view.rights.may_read("getSeries").then(|| {
-            let metrics = RATES.map(|it| it.0);
-            series::totals(view, &Which::default(), window, view.clock.now, &metrics)
-        }),
+        rates,
     })
 }
 
@@ -140,7 +143,7 @@ pub(super) fn show(view: &View, overview: &Overview) -> Page {
         html! {
             h2 { "Needs attention" }
             (attention::list(view, &overview.attention, ROWS))
-            (widgets::missing(view, "/", &overview.missing))
+            (widgets::missing(&overview.missing))
         },
     );
     if is_new {
@@ -261,10 +264,8 @@ fn busiest(view: &View, overview: &Overview) -> Markup {
         "#Failed/min",
         "Last hour",
     ]);
-    let has_series = overview.rates.is_some();
     let body = html! {
         @for row in shown {
-            @let hour = if has_series { series::last_hour(view, &row.shard, &row.queue.queue) } else { Default::default() };
             tr {
                 th scope="row" { (queue_link(view, row.shard.id(), &row.queue.queue)) @if view.is_of_many() { span.soft { " on " (row.shard.id()) } } }
                 td { (state_badge(row.state())) }
@@ -272,8 +273,8 @@ fn busiest(view: &View, overview: &Overview) -> Markup {
                 td.number { (running_of(row)) }
                 td.number { (oldest_text(row)) }
                 td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
-                td.number { (failed_rate(&hour[1])) }
-                td { (svg::sparkline(&hour[0])) }
+                td.number { (failed_rate(&row.minutes[1])) }
+                td { (svg::sparkline(&row.minutes[0])) }
             }
         }
     };

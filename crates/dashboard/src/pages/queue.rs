@@ -14,18 +14,19 @@ use ganger_types::observed::Asker;
 use ganger_types::query::{JobQuery, Query};
 use ganger_types::reply::WorkerView;
 use ganger_types::{
-    Day, JobState, NamespaceSettings, Queue, Reply, ScheduleRecord, StatisticsRecord, StoredJob,
-    Worker,
+    Day, JobState, NamespaceSettings, Queue, Reply, ScheduleRecord, ShardId, StatisticsRecord,
+    StoredJob, Worker,
 };
 use maud::{Markup, html};
 
 use crate::data::attention::silence;
 use crate::data::queues::{self, Row};
-use crate::data::series::{Totals, Which, Window, totals_on};
+use crate::data::series::{Steps, Totals, Which, Window};
 use crate::fault::Fault;
 use crate::format::{count, counted, plural};
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Shard;
 use crate::svg;
 use crate::text::{name, plain};
 use crate::view::View;
@@ -53,7 +54,7 @@ const MICROS_PER_DAY: u64 = 86_400_000_000;
 pub(super) struct QueuePage {
     pub(super) row: Row,
     /// Other shards that have a queue of this name.
-    pub(super) others: Vec<Handle>,
+    pub(super) others: Vec<ShardId>,
     pub(super) namespace: NamespaceSettings,
     pub(super) next: Vec<StoredJob>,
     /// Workers that hold jobs of the queue.
@@ -85,17 +86,30 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let window = params.word("window", WINDOWS)?;
     view.rights.check("getQueue")?;
     let (row, others) = find(view, &queue).await?;
+    let shard = match &row.shard {
+        Shard::Here(shard) => shard.clone(),
+        // The page of a queue is made where its shard is.
+        Shard::Elsewhere(shard) => {
+            let address = view
+                .links
+                .on(shard, "/queue")
+                .name("name", queue.as_bytes());
+            let word = params.text("window")?;
+            let address = address.with_if("window", word);
+            return Err(Stop::Elsewhere(address.as_str().to_owned()));
+        }
+    };
     let windows = (window.unwrap_or(WINDOWS[0].1), Window::of(&params)?);
-    let page = read(view, row, others, windows).await?;
+    let page = read(view, &shard, row, others, windows).await?;
     Ok(show_page(view, &page))
 }
 
 /// The shard of the view that knows the queue. Without any the refusal names queues that come near.
-async fn find(view: &View, queue: &Queue) -> Result<(Row, Vec<Handle>), Fault> {
+async fn find(view: &View, queue: &Queue) -> Result<(Row, Vec<ShardId>), Fault> {
     let (rows, _) = queues::all(view).await?;
     let mut known = rows.iter().filter(|row| row.queue.queue == *queue);
     if let Some(row) = known.next() {
-        let others = known.map(|row| row.shard.clone()).collect();
+        let others = known.map(|row| row.shard.id().clone()).collect();
         return Ok((row.clone(), others));
     }
     let wanted = plain(&show(queue.as_bytes()));
@@ -114,14 +128,15 @@ async fn find(view: &View, queue: &Queue) -> Result<(Row, Vec<Handle>), Fault> {
 
 async fn read(
     view: &View,
+    shard: &Handle,
     mut row: Row,
-    others: Vec<Handle>,
+    others: Vec<ShardId>,
     ((window, days), steps): ((&'static str, u32), Window),
 ) -> Result<QueuePage, Fault> {
-    let (shard, queue) = (row.shard.clone(), row.queue.queue.clone());
-    queues::look(view, vec![&mut row]).await;
+    let queue = row.queue.queue.clone();
+    queues::look_closer(view, vec![&mut row], false).await;
     let next = if view.rights.may_read("listJobs") {
-        next_jobs(view, &row).await?
+        next_jobs(view, shard, &queue).await?
     } else {
         Vec::new()
     };
@@ -133,14 +148,14 @@ async fn read(
     };
     let metrics = RATES.map(|it| it.0);
     Ok(QueuePage {
-        namespace: namespace_settings(view, &shard).await?,
-        holders: holders(view, &shard, &queue).await?,
+        namespace: namespace_settings(view, shard).await?,
+        holders: holders(view, shard, &queue).await?,
         askers: seen.askers.unwrap_or_default(),
-        rates: totals_on(view, [&shard], &which, (steps, now), &metrics),
-        kinds: kinds::read(view, &shard, &queue, (steps.from(now), now)).await?,
+        rates: Steps::of(&which, steps, now, &metrics).read(view, shard),
+        kinds: kinds::read(view, shard, &queue, (steps.from(now), now)).await?,
         steps,
-        schedules: schedules(view, &shard, &queue).await?,
-        days: statistics(view, &shard, &queue, days).await?,
+        schedules: schedules(view, shard, &queue).await?,
+        days: statistics(view, shard, &queue, days).await?,
         row,
         others,
         next,
@@ -149,13 +164,13 @@ async fn read(
 }
 
 /// The ready jobs that go next: by priority, then in the order in which they became ready.
-async fn next_jobs(view: &View, row: &Row) -> Result<Vec<StoredJob>, Fault> {
+async fn next_jobs(view: &View, shard: &Handle, queue: &Queue) -> Result<Vec<StoredJob>, Fault> {
     let query = JobQuery {
         namespace: view.namespace().clone(),
         limit: NEXT,
         ..JobQuery::default()
     };
-    let page = row.shard.list_next(&query, &row.queue.queue, None).await?;
+    let page = shard.list_next(&query, queue, None).await?;
     Ok(page.jobs)
 }
 
@@ -285,7 +300,7 @@ fn head(view: &View, page: &QueuePage) -> Markup {
             p.remark {
                 "This is the queue on shard " (shard) ". Also on "
                 @for other in &page.others {
-                    a href=(view.links.on(other.id(), "/queue").with("name", &shown)) { "shard " (other.id()) } " "
+                    a href=(view.links.on(other, "/queue").with("name", &shown)) { "shard " (other) } " "
                 }
             }
         }

@@ -63,7 +63,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Fault> {
     let is_descending = is_descending.unwrap_or(sort != Sort::Name);
     rows.sort_by(|a, b| compare(a, b, sort, is_descending));
     let (mut rows, slice) = paging::take(rows, &params)?;
-    queues::look_for_workers(view, &mut rows).await;
+    queues::look_closer(view, rows.iter_mut().collect(), false).await;
     let queues = Queues {
         rows,
         slice,
@@ -115,7 +115,7 @@ pub(super) fn show_page(view: &View, queues: &Queues) -> Page {
     let page = Page::new("Queues", "Queues", head);
     page.part(
         "part-queues",
-        html! { (list(view, queues)) (queues.slice.links(&address(view, queues, true))) (widgets::missing(view, "/queues", &queues.missing)) },
+        html! { (list(view, queues)) (queues.slice.links(&address(view, queues, true))) (widgets::missing(&queues.missing)) },
     )
 }
 
@@ -182,7 +182,7 @@ fn queue_row(of: &View, view: &View, row: &Row) -> Markup {
             td.number { (oldest_text(row)) }
             td.number { (rate(row.rate.map(|rate| rate.completions_in_tenths()))) }
             td.number { (row.rate.and_then(|rate| rate.time_to_empty(counts.ready)).map_or_else(|| "-".to_owned(), span)) }
-            td { (last_hour(view, row)) }
+            td { (last_hour(row)) }
             @if of.rights.may_do("pauseQueue") {
                 td {
                     @if row.queue.settings.paused { (button(view, "Resume", "resumeQueue", &fields)) }
@@ -199,10 +199,8 @@ pub(super) fn namespace_link(view: &View) -> Markup {
 }
 
 /// The jobs that ended in the last hour, as a small drawing. Its numbers stand in a title.
-fn last_hour(view: &View, row: &Row) -> Markup {
-    let ends = row
-        .shard
-        .series(|table| table.last_hour(view.namespace(), &row.queue.queue, view.clock.now));
+fn last_hour(row: &Row) -> Markup {
+    let ends = row.last_hour;
     let most = ends.into_iter().max().unwrap_or(0);
     if most == 0 {
         return html! { "-" };

@@ -10,15 +10,18 @@ use ganger_types::{
 };
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::data::jobs;
 use crate::fault::Fault;
 use crate::format::{Clock, bytes, count, counted, span};
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::{Question, Shard};
 use crate::text::{isolated, name, plain};
 use crate::view::View;
 use crate::widgets::{button, columns, danger, kind_link, queue_link, table};
+use crate::wire::Stored;
 
 use super::schedules::{last_job, last_run, next, rule, state};
 
@@ -27,17 +30,46 @@ pub(crate) const TIMES: usize = 5;
 /// Last jobs that are shown of a schedule.
 const LAST: usize = 20;
 
-/// The schedule of this id, and its shard.
-pub(super) async fn find(view: &View, id: &ScheduleId) -> Result<(Handle, ScheduleRecord), Fault> {
-    let gathered = view
-        .gather(|shard| async move { on_shard(view, shard, id).await })
-        .await?;
+/// The schedule of this id, if a shard has it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Find {
+    id: ScheduleId,
+}
+
+impl Question for Find {
+    const NAME: &'static str = "schedule";
+    type Answer = Option<Stored<ScheduleRecord>>;
+
+    fn operation(&self) -> &'static str {
+        "getSchedule"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        Ok(on_shard(view, shard, &self.id).await?.map(Stored))
+    }
+}
+
+/// The schedule of this id, and its shard. If another server has that, the page at `path` is there.
+pub(super) async fn find(
+    view: &View,
+    id: &ScheduleId,
+    path: &str,
+) -> Result<(Handle, ScheduleRecord), Stop> {
+    let gathered = view.gather(&Find { id: id.clone() }).await?;
     let mut found = gathered.found.into_iter();
-    let found = found.find_map(|(shard, schedule)| Some((shard, schedule?)));
-    found.ok_or_else(|| {
+    let found = found.find_map(|(shard, schedule)| Some((shard, schedule?.0)));
+    let Some((shard, schedule)) = found else {
         let text = plain(&show(id.as_bytes()));
-        Fault::missing("schedule_not_found", format!("There is no schedule {text}"))
-    })
+        let heading = format!("There is no schedule {text}");
+        return Err(Fault::missing("schedule_not_found", heading).into());
+    };
+    match view.place_of(&shard) {
+        Shard::Here(shard) => Ok((shard, schedule)),
+        Shard::Elsewhere(shard) => {
+            let address = view.links.on(&shard, path).name("id", id.as_bytes());
+            Err(Stop::Elsewhere(address.as_str().to_owned()))
+        }
+    }
 }
 
 /// The schedule of this id on one shard; `None` if it has none.
@@ -59,7 +91,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let params = Params::read(query, &["id"])?;
     let id: ScheduleId = params.needed("id")?;
     view.rights.check("getSchedule")?;
-    let (shard, schedule) = find(view, &id).await?;
+    let (shard, schedule) = find(view, &id, "/schedule").await?;
     let times = Query::ScheduleTimes(view.namespace().clone(), id.clone(), TIMES);
     let Reply::Times(times) = view.ask(&shard, times).await? else {
         return Err(Fault::unexpected_reply().into());
@@ -168,7 +200,7 @@ fn fields(
         dl.facts {
             (rule_fields(view, &schedule.spec))
             div { dt { "Next" } dd { @match next(schedule) { Some(at) => { (view.clock.time(at)) " (" (view.clock.ago(at)) ")" }, None => "none" } } }
-            div { dt { "Last" } dd { @match last { Some(last) => (last_run(view, shard, last)), None => "none that is kept" } } }
+            div { dt { "Last" } dd { @match last { Some(last) => (last_run(view, shard.id(), last)), None => "none that is kept" } } }
             div { dt { "Jobs made" } dd { (counted(schedule.runs)) } }
             div { dt { "Kind" } dd { (kind_link(view, &schedule.kind)) } }
             div { dt { "Queue" } dd { (queue_link(view, shard.id(), &schedule.queue)) } }

@@ -212,13 +212,13 @@ pub(super) async fn edit_page(view: &View, query: &str) -> Result<Page, Stop> {
     let params = Params::read(query, &["id"])?;
     let id: ScheduleId = params.needed("id")?;
     check(view)?;
-    let (shard, schedule) = find(view, &id).await?;
+    let (shard, schedule) = find(view, &id, "/schedule/edit").await?;
     let times = shard.preview_schedule(&schedule.spec, TIMES).await;
     let reply = Reply {
         preview: times.ok().map(|times| (schedule.spec.clone(), times)),
         ..Reply::default()
     };
-    let back = address(view, &shard, &id).as_str().to_owned();
+    let back = address(view, shard.id(), &id).as_str().to_owned();
     let about = About {
         shard: &shard,
         edited: Some(&schedule),
@@ -258,7 +258,7 @@ pub(crate) fn show_page(
     let mut pairs = vec![("shard", shard)];
     pairs.extend(id.as_deref().map(|id| ("id", id)));
     let back = match about.edited {
-        Some(schedule) => address(view, about.shard, &schedule.id),
+        Some(schedule) => address(view, about.shard.id(), &schedule.id),
         None => view.links.to("/schedules"),
     };
     let heading = match about.edited {

@@ -3,8 +3,11 @@
 use futures::{StreamExt as _, stream};
 use ganger_shard::Handle;
 use ganger_types::query::Query;
-use ganger_types::{Reply, ScheduleId, ScheduleRecord, ScheduleSpec, StoredJob, What};
+use ganger_types::{
+    JobId, Reply, ScheduleId, ScheduleRecord, ScheduleSpec, ShardId, StoredJob, What,
+};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::cron_words;
 use crate::fault::Fault;
@@ -13,35 +16,104 @@ use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::paging;
 use crate::params::Params;
+use crate::question::Question;
 use crate::svg;
 use crate::text::isolated;
 use crate::view::{Missing, View};
 use crate::widgets::{self, columns, empty, kind_link, named_link, queue_link, table};
+use crate::wire::{self, Stored};
 
 /// Number of last jobs that are read at a time.
 const READ_AT_ONCE: usize = 8;
 
-/// All schedules of the view.
-async fn all(view: &View) -> Result<(Vec<(Handle, ScheduleRecord)>, Missing), Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            let query = Query::Schedules(view.namespace().clone());
-            match view.ask(shard, query).await? {
-                Reply::Schedules(schedules) => Ok(schedules),
-                _ => Err(Fault::unexpected_reply()),
-            }
+/// The schedules of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct All;
+
+impl Question for All {
+    const NAME: &'static str = "schedules";
+    type Answer = Vec<Stored<ScheduleRecord>>;
+
+    fn operation(&self) -> &'static str {
+        "listSchedules"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let query = Query::Schedules(view.namespace().clone());
+        match view.ask(shard, query).await? {
+            Reply::Schedules(schedules) => Ok(schedules.into_iter().map(Stored).collect()),
+            _ => Err(Fault::unexpected_reply()),
+        }
+    }
+}
+
+/// The last jobs of schedules of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LastJobs {
+    jobs: Vec<JobId>,
+}
+
+/// Jobs that are still there.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kept {
+    #[serde(with = "wire::jobs")]
+    jobs: Vec<StoredJob>,
+}
+
+impl Question for LastJobs {
+    const NAME: &'static str = "last_jobs_of_schedules";
+    type Answer = Kept;
+
+    fn operation(&self) -> &'static str {
+        "listSchedules"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Kept, Fault> {
+        let jobs = self.jobs.clone();
+        let read = stream::iter(jobs).map(async |job| {
+            let job = shard.job(view.namespace(), &job).await;
+            job.ok()
+                .flatten()
+                .filter(|job| job.record.schedule.is_some())
+        });
+        let jobs: Vec<Option<StoredJob>> = read.buffered(READ_AT_ONCE).collect().await;
+        Ok(Kept {
+            jobs: jobs.into_iter().flatten().collect(),
         })
-        .await?;
+    }
+}
+
+/// The last jobs of some schedules. Those that are gone or cannot be read are left out.
+async fn last_jobs(view: &View, rows: &[(ShardId, ScheduleRecord)]) -> Vec<(ShardId, StoredJob)> {
+    let question = |shard: &ShardId| {
+        let own = rows.iter().filter(|(of, _)| of == shard);
+        let jobs: Vec<JobId> = own.filter_map(|(_, it)| it.last_job.clone()).collect();
+        (!jobs.is_empty()).then_some(LastJobs { jobs })
+    };
+    let Ok(gathered) = view.gather_each(question).await else {
+        return Vec::new();
+    };
+    let found = gathered.found.into_iter();
+    let jobs = found.flat_map(|(shard, kept)| {
+        let jobs = kept.jobs.into_iter();
+        jobs.map(move |job| (shard.clone(), job))
+    });
+    jobs.collect()
+}
+
+/// All schedules of the view.
+async fn all(view: &View) -> Result<(Vec<(ShardId, ScheduleRecord)>, Missing), Fault> {
+    let gathered = view.gather(&All).await?;
     let rows = gathered.found.into_iter().flat_map(|(shard, schedules)| {
         schedules
             .into_iter()
-            .map(move |schedule| (shard.clone(), schedule))
+            .map(move |Stored(schedule)| (shard.clone(), schedule))
     });
     Ok((rows.collect(), gathered.missing))
 }
 
 /// A schedule with its last job; `None` before the first, and once that is gone.
-type Row = (Handle, ScheduleRecord, Option<StoredJob>);
+type Row = (ShardId, ScheduleRecord, Option<StoredJob>);
 
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let params = Params::read(query, &["after"])?;
@@ -50,11 +122,19 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     // Those that run next come first, those that have ended last.
     rows.sort_by_key(|(_, schedule)| (schedule.next_at.is_none(), schedule.next_at));
     let (rows, slice) = paging::take(rows, &params)?;
-    let rows = stream::iter(rows).map(async |(shard, schedule)| {
-        let last = last_job(view, &shard, &schedule).await;
-        (shard, schedule, last)
+    let last = last_jobs(view, &rows).await;
+    let rows = rows.into_iter().map(|(shard, schedule)| {
+        let is_last = |job: &StoredJob| {
+            schedule
+                .last_job
+                .as_ref()
+                .is_some_and(|id| *id == job.record.id)
+        };
+        let job = last.iter().find(|(of, job)| *of == shard && is_last(job));
+        let job = job.map(|(_, job)| job.clone());
+        (shard, schedule, job)
     });
-    let rows: Vec<Row> = rows.buffered(READ_AT_ONCE).collect().await;
+    let rows: Vec<Row> = rows.collect();
     let head = html! {
         div.heading {
             h1 { "Schedules" } span.soft { "(" (slice.matching) ")" }
@@ -66,7 +146,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let page = Page::new("Schedules", "Schedules", head);
     Ok(page.part(
         "part-schedules",
-        html! { (list(view, &rows)) (slice.links(&view.links.to("/schedules"))) (widgets::missing(view, "/schedules", &missing)) },
+        html! { (list(view, &rows)) (slice.links(&view.links.to("/schedules"))) (widgets::missing(&missing)) },
     ))
 }
 
@@ -95,12 +175,12 @@ fn list(view: &View, rows: &[Row]) -> Markup {
         @for (shard, schedule, last) in rows {
             tr data-row {
                 th scope="row" { (named_link(&address(view, shard, &schedule.id), schedule.id.as_bytes())) }
-                @if view.is_of_many() { td { (shard.id()) } }
+                @if view.is_of_many() { td { (shard) } }
                 td { (rule(view, &schedule.spec)) }
                 td { @match next(schedule) { Some(next) => (view.clock.ago(next)), None => "\u{2013}" } }
                 td { @match last { Some(last) => (last_run(view, shard, last)), None => "\u{2013}" } }
                 td { (kind_link(view, &schedule.kind)) }
-                td { (queue_link(view, shard.id(), &schedule.queue)) }
+                td { (queue_link(view, shard, &schedule.queue)) }
                 td { (state(schedule)) }
             }
         }
@@ -109,10 +189,8 @@ fn list(view: &View, rows: &[Row]) -> Markup {
 }
 
 /// The page of a schedule.
-pub(crate) fn address(view: &View, shard: &Handle, id: &ScheduleId) -> Address {
-    view.links
-        .on(shard.id(), "/schedule")
-        .name("id", id.as_bytes())
+pub(crate) fn address(view: &View, shard: &ShardId, id: &ScheduleId) -> Address {
+    view.links.on(shard, "/schedule").name("id", id.as_bytes())
 }
 
 /// The time of the next run; `None` if there is none, and while the schedule is paused.
@@ -132,7 +210,7 @@ pub(super) fn state(schedule: &ScheduleRecord) -> Markup {
 }
 
 /// The state of the last job, how long it ran or runs, and when it was made.
-pub(super) fn last_run(view: &View, shard: &Handle, last: &StoredJob) -> Markup {
+pub(super) fn last_run(view: &View, shard: &ShardId, last: &StoredJob) -> Markup {
     let record = &last.record;
     let ran = record.history.iter().rev().find_map(|entry| {
         let What::Attempt { leased_at, .. } = &entry.what else {
@@ -141,7 +219,7 @@ pub(super) fn last_run(view: &View, shard: &Handle, last: &StoredJob) -> Markup 
         Some(entry.at.since(*leased_at))
     });
     html! {
-        a.plain href=(view.links.job(shard.id(), &record.id)) { (svg::state(record.state)) }
+        a.plain href=(view.links.job(shard, &record.id)) { (svg::state(record.state)) }
         @match (&last.lease, ran) {
             (Some(lease), _) => { " for " (view.clock.since(lease.granted_at)) },
             (None, Some(ran)) => { " in " (span(ran)) },

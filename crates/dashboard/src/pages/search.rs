@@ -2,18 +2,23 @@
 
 use ganger_document::names::{read, show};
 use ganger_shard::{Handle, NamesOf};
+use ganger_types::ShardId;
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::frame::kept_scope;
 use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Question;
 use crate::text::{isolated, plain};
 use crate::view::View;
 
 /// Names of each sort that are offered.
 const OFFERED: usize = 20;
+/// Names of one sort that a shard is asked for at most.
+const NAMES_MAX: usize = 100;
 
 /// Names of one sort, with the address of each.
 struct Names {
@@ -54,6 +59,30 @@ const SORTS: [(&str, NamesOf, &str); 7] = [
     ("Graph", NamesOf::Graph, "listJobs"),
 ];
 
+/// Names of a shard that begin so.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Beginning {
+    pub(crate) of: NamesOf,
+    pub(crate) wanted: Vec<u8>,
+    pub(crate) limit: usize,
+}
+
+impl Question for Beginning {
+    const NAME: &'static str = "names";
+    type Answer = Vec<Vec<u8>>;
+
+    fn operation(&self) -> &'static str {
+        let sort = SORTS.iter().find(|(_, of, _)| *of == self.of);
+        sort.map_or("listNames", |(_, _, operation)| *operation)
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let limit = self.limit.min(NAMES_MAX);
+        let names = shard.names(view.namespace(), self.of, &self.wanted, limit);
+        Ok(names.await?)
+    }
+}
+
 /// The names of the view that begin so, by sort.
 async fn names(view: &View, wanted: &[u8]) -> Result<Vec<Names>, Fault> {
     let mut all = Vec::new();
@@ -61,12 +90,12 @@ async fn names(view: &View, wanted: &[u8]) -> Result<Vec<Names>, Fault> {
         if !view.rights.may_read(operation) {
             continue;
         }
-        let gathered = view
-            .gather(|shard| async move {
-                let names = shard.names(view.namespace(), of, wanted, OFFERED + 1);
-                Ok(names.await?)
-            })
-            .await?;
+        let question = Beginning {
+            of,
+            wanted: wanted.to_vec(),
+            limit: OFFERED + 1,
+        };
+        let gathered = view.gather(&question).await?;
         let mut found = Vec::new();
         for (shard, names) in gathered.found {
             found.extend(names.into_iter().map(|name| {
@@ -84,14 +113,14 @@ async fn names(view: &View, wanted: &[u8]) -> Result<Vec<Names>, Fault> {
 }
 
 /// The page of a name.
-fn address(view: &View, shard: &Handle, of: NamesOf, name: &[u8]) -> Address {
+fn address(view: &View, shard: &ShardId, of: NamesOf, name: &[u8]) -> Address {
     let links = &view.links;
     match of {
-        NamesOf::Queue => links.on(shard.id(), "/queue").name("name", name),
+        NamesOf::Queue => links.on(shard, "/queue").name("name", name),
         NamesOf::Kind => links.to("/jobs").name("kind", name),
         NamesOf::Tag => links.to("/jobs").name("tag", name),
         NamesOf::Group => links.to("/failure").name("group", name),
-        NamesOf::Schedule => links.on(shard.id(), "/schedule").name("id", name),
+        NamesOf::Schedule => links.on(shard, "/schedule").name("id", name),
         NamesOf::Worker => links.to("/worker").name("name", name),
         NamesOf::Graph => links.to("/jobs").name("graph", name),
     }

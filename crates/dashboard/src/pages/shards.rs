@@ -1,16 +1,20 @@
 //! Shards: is every part there, and do messages between them get through.
 
-use ganger_shard::{Handle, MetricsSnapshot};
+use std::time::Duration;
+
+use ganger_shard::Handle;
 use ganger_types::query::Query;
 use ganger_types::reply::PeerView;
-use ganger_types::{OutboxRecord, Reply, ShardId};
+use ganger_types::{OutboxRecord, Reply, ShardId, Timestamp};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::format::{bytes, counted, span, whole};
 use crate::frame::health;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Question;
 use crate::svg;
 use crate::text::isolated;
 use crate::view::View;
@@ -22,19 +26,12 @@ const MESSAGES: usize = 100;
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let params = Params::read(query, &["to", "after"])?;
     view.rights.check("listPeers")?;
-    let gathered = view
-        .gather(|shard| async move {
-            match view.ask(shard, Query::Peers).await? {
-                Reply::Peers(peers) => Ok((peers, shard.metrics())),
-                _ => Err(Fault::unexpected_reply()),
-            }
-        })
-        .await?;
+    let gathered = view.gather(&Ask).await?;
     let head = html! { div.heading { h1 { "Shards" } } };
     let page = Page::new("Shards", "Shards", head)
         .part(
             "part-cards",
-            html! { (cards(view, &gathered.found)) (widgets::missing(view, "/shards", &gathered.missing)) },
+            html! { (cards(view, &gathered.found)) (widgets::missing(&gathered.missing)) },
         )
         .part(
             "part-outbox",
@@ -60,42 +57,129 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     ))
 }
 
-type Found = (Handle, (Vec<PeerView>, MetricsSnapshot));
+/// What the page shows of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Card {
+    is_good: bool,
+    /// Its health, in words.
+    health: String,
+    live_jobs: u64,
+    enqueued: u64,
+    commits: u64,
+    waiting_workers: u64,
+    /// What only those may see who may see the server.
+    facts: Option<Facts>,
+    peers: Vec<Peer>,
+}
+
+/// Numbers of the server and the store of a shard.
+#[derive(Serialize, Deserialize)]
+struct Facts {
+    commits_per_second: f64,
+    commit_p99: Option<Duration>,
+    store_bytes: Option<u64>,
+    free_bytes: Option<u64>,
+    reserve_bytes: u64,
+    uptime: Duration,
+    version: String,
+}
+
+/// Another shard, as a shard sees it.
+#[derive(Serialize, Deserialize)]
+struct Peer {
+    shard: ShardId,
+    /// Number of messages that wait for it.
+    waiting: u64,
+    /// Time at which the oldest of them was written.
+    oldest_at: Option<Timestamp>,
+    /// Why nothing is sent to it; `None`: it is.
+    stopped: Option<String>,
+}
+
+impl From<PeerView> for Peer {
+    fn from(peer: PeerView) -> Self {
+        Self {
+            shard: peer.record.shard,
+            waiting: peer.waiting,
+            oldest_at: peer.oldest_at,
+            stopped: peer.record.stopped,
+        }
+    }
+}
+
+impl Facts {
+    fn of(view: &View, shard: &Handle) -> Self {
+        let numbers = shard.numbers();
+        Self {
+            commits_per_second: numbers.commits_per_second,
+            commit_p99: numbers.commit_p99,
+            store_bytes: numbers.store_bytes,
+            free_bytes: numbers.free_bytes,
+            reserve_bytes: numbers.reserve_bytes,
+            uptime: numbers.uptime,
+            version: view.site.settings.version.to_owned(),
+        }
+    }
+}
+
+/// The question for the card of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Ask;
+
+impl Question for Ask {
+    const NAME: &'static str = "shard";
+    type Answer = Card;
+
+    fn operation(&self) -> &'static str {
+        "listPeers"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Card, Fault> {
+        let Reply::Peers(peers) = view.ask(shard, Query::Peers).await? else {
+            return Err(Fault::unexpected_reply());
+        };
+        let (numbers, state) = (shard.metrics(), shard.health());
+        let sees_server = view.rights.may_read("getServer");
+        Ok(Card {
+            is_good: state == ganger_shard::Health::Ready,
+            health: health(&state),
+            live_jobs: named(&numbers.gauges, "live_jobs"),
+            enqueued: named(&numbers.counters, "jobs_enqueued_total"),
+            commits: named(&numbers.counters, "commits_total"),
+            waiting_workers: named(&numbers.gauges, "waiting_workers"),
+            facts: sees_server.then(|| Facts::of(view, shard)),
+            peers: peers.into_iter().map(Peer::from).collect(),
+        })
+    }
+}
+
+type Found = (ShardId, Card);
 
 fn cards(view: &View, shards: &[Found]) -> Markup {
     html! {
         div.cards {
-            @for (shard, (_, numbers)) in shards {
-                @let state = shard.health();
-                @let is_good = state == ganger_shard::Health::Ready;
-                section.card aria-label={ "Shard " (shard.id()) } {
-                    h2 { "Shard " (shard.id()) }
-                    p { (svg::badge(if is_good { "good" } else { "bad" }, &health(&state))) }
+            @for (shard, card) in shards {
+                section.card aria-label={ "Shard " (shard) } {
+                    h2 { "Shard " (shard) }
+                    p { (svg::badge(if card.is_good { "good" } else { "bad" }, &card.health)) }
                     dl.facts {
-                        @let more = shard.numbers();
-                        @if view.rights.may_read("getServer") {
+                        @if let Some(more) = &card.facts {
                             div { dt { "Commits" } dd { (rate(more.commits_per_second)) "/s" } }
                             div { dt { "Commit p99" } dd { (some(more.commit_p99.map(span))) } }
                             div { dt { "Store size" } dd { (some(more.store_bytes.map(bytes))) } }
                             div { dt { "Free disk" } dd { (some(more.free_bytes.map(bytes))) } }
                             div { dt { "Reserve" } dd { (bytes(more.reserve_bytes)) } }
                             div { dt { "Uptime" } dd { (span(whole(more.uptime))) } }
-                            div { dt { "Version" } dd { (view.site.settings.version) } }
+                            div { dt { "Version" } dd { (isolated(&more.version)) } }
                         }
-                        div { dt { "Live jobs" } dd { (counted(named(&numbers.gauges, "live_jobs"))) } }
-                        div { dt { "Jobs enqueued since the start" } dd { (counted(named(&numbers.counters, "jobs_enqueued_total"))) } }
-                        div { dt { "Commits since the start" } dd { (counted(named(&numbers.counters, "commits_total"))) } }
-                        div { dt { "Waiting workers" } dd { (counted(named(&numbers.gauges, "waiting_workers"))) } }
+                        div { dt { "Live jobs" } dd { (counted(card.live_jobs)) } }
+                        div { dt { "Jobs enqueued since the start" } dd { (counted(card.enqueued)) } }
+                        div { dt { "Commits since the start" } dd { (counted(card.commits)) } }
+                        div { dt { "Waiting workers" } dd { (counted(card.waiting_workers)) } }
                     }
                     @if view.rights.may_do("audit") {
-                        (button(view, "Check store", "audit", &[("shard", shard.id().as_str())]))
+                        (button(view, "Check store", "audit", &[("shard", shard.as_str())]))
                     }
-                }
-            }
-            @for shard in view.site.elsewhere() {
-                section.card aria-label={ "Shard " (shard) } {
-                    h2 { "Shard " (shard) }
-                    p { "On another server. " a href=(view.links.on(&shard, "/shards")) { "Show shard " (shard) } }
                 }
             }
         }
@@ -121,9 +205,9 @@ fn named(numbers: &[(&'static str, u64)], name: &str) -> u64 {
 }
 
 fn outbox(view: &View, shards: &[Found]) -> Markup {
-    let rows: Vec<(&Handle, &PeerView)> = shards
+    let rows: Vec<(&ShardId, &Peer)> = shards
         .iter()
-        .flat_map(|(shard, (peers, _))| peers.iter().map(move |peer| (shard, peer)))
+        .flat_map(|(shard, card)| card.peers.iter().map(move |peer| (shard, peer)))
         .collect();
     if rows.is_empty() {
         return html! { p.empty { "No messages have been sent to other shards." } };
@@ -133,15 +217,15 @@ fn outbox(view: &View, shards: &[Found]) -> Markup {
     ]);
     let body = html! {
         @for (shard, peer) in rows {
-            @let to = peer.record.shard.as_str();
+            @let to = peer.shard.as_str();
             tr data-row {
-                th scope="row" { a href=(view.links.on(shard.id(), "/shards").with("to", to)) { (to) } }
-                td { (shard.id()) }
+                th scope="row" { a href=(view.links.on(shard, "/shards").with("to", to)) { (to) } }
+                td { (shard) }
                 td.number { (counted(peer.waiting)) }
                 td.number { @match peer.oldest_at { Some(at) => (span(whole(view.clock.now.since(at)))), None => "\u{2013}" } }
                 td { (state(peer)) }
-                td.message { @if let Some(reason) = &peer.record.stopped { (isolated(reason)) } }
-                td { @if peer.record.stopped.is_some() { (button(view, "Reconcile", "reconcilePeer", &[("shard", shard.id().as_str()), ("peer", to)])) } }
+                td.message { @if let Some(reason) = &peer.stopped { (isolated(reason)) } }
+                td { @if peer.stopped.is_some() { (button(view, "Reconcile", "reconcilePeer", &[("shard", shard.as_str()), ("peer", to)])) } }
             }
         }
     };
@@ -176,8 +260,8 @@ fn alerts(view: &View) -> Markup {
     html! { h2 { "Alerts" } (table("Alerts", &head, &body)) }
 }
 
-fn state(peer: &PeerView) -> Markup {
-    if peer.record.stopped.is_some() {
+fn state(peer: &Peer) -> Markup {
+    if peer.stopped.is_some() {
         svg::badge("bad", "Stopped")
     } else if peer.waiting > 0 {
         svg::badge("warn", "Waits")

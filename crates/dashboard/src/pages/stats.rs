@@ -7,20 +7,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ganger_document::names::show;
+use ganger_shard::Handle;
 use ganger_shard::series::{KindTotals, Latency, Metric, Sketch, Step};
-use ganger_types::{Kind, Queue};
+use ganger_types::{Kind, Queue, Timestamp};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
-use crate::data::series::{Totals, WINDOWS, Which, Window, back, totals};
+use crate::data::series::{Steps, Totals, WINDOWS, Which, Window, back};
 use crate::fault::Fault;
 use crate::format::{count, counted, percent, span};
 use crate::frame::kept_scope;
 use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Question;
 use crate::svg;
-use crate::view::View;
-use crate::widgets::{columns, kind_link, table, tabs};
+use crate::view::{Missing, View};
+use crate::widgets::{self, columns, kind_link, table, tabs};
 
 pub(crate) use csv::csv;
 
@@ -76,6 +79,7 @@ struct Found {
     losses: Option<Vec<u64>>,
     latency: Latency,
     kinds: BTreeMap<Option<Kind>, KindTotals>,
+    missing: Missing,
 }
 
 impl Asked {
@@ -105,13 +109,16 @@ impl Asked {
 
 pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let asked = Asked::read(view, query)?;
-    let found = find(view, &asked);
+    let found = find(view, &asked).await?;
     let page = Page::new("Statistics", "Statistics", head(view, &asked));
     let page = page
         .part("part-rates", rates(view, &asked, &found))
         .part("part-attempts", attempts(&found))
         .part("part-times", times(&found.latency))
-        .part("part-kinds", kinds(view, &found.kinds));
+        .part(
+            "part-kinds",
+            html! { (kinds(view, &found.kinds)) (widgets::missing(&found.missing)) },
+        );
     if !view.rights.may_read("listJobs") {
         return Ok(page);
     }
@@ -119,30 +126,65 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     Ok(page.part("part-groups", failures))
 }
 
-fn find(view: &View, asked: &Asked) -> Found {
+/// What happened to the kinds of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Kinds {
+    queue: Option<Queue>,
+    from: Timestamp,
+    until: Timestamp,
+}
+
+impl Question for Kinds {
+    const NAME: &'static str = "kinds";
+    type Answer = Vec<(Option<Kind>, KindTotals)>;
+
+    fn operation(&self) -> &'static str {
+        "getSeries"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let (queue, time) = (self.queue.as_ref(), (self.from, self.until));
+        let kinds = shard.series(|table| table.kinds(view.namespace(), queue, time, self.until));
+        Ok(kinds.into_iter().collect())
+    }
+}
+
+async fn find(view: &View, asked: &Asked) -> Result<Found, Fault> {
     let now = view.clock.now;
     let which = &asked.which;
     let metrics = SHOWN.map(|shown| shown.0);
-    let read = |until, metrics: &[Metric]| totals(view, which, asked.window, until, metrics);
+    let read = async |until, metrics: &[Metric]| {
+        let steps = Steps::of(which, asked.window, until, metrics);
+        steps.totals(view).await
+    };
     let mut found = Found {
-        rates: read(now, &metrics),
-        earlier: asked.compare.map(|it| read(back(now, it.before), &metrics)),
-        losses: which.kind.is_none().then(|| read(now, &LOSSES).sums()),
+        rates: read(now, &metrics).await?,
+        earlier: match asked.compare {
+            Some(it) => Some(read(back(now, it.before), &metrics).await?),
+            None => None,
+        },
+        losses: match which.kind {
+            Some(_) => None,
+            None => Some(read(now, &LOSSES).await?.sums()),
+        },
         latency: Latency::default(),
         kinds: BTreeMap::new(),
+        missing: Missing::default(),
     };
-    let time = (asked.window.from(now), now);
-    for shard in view.shards() {
-        let queue = which.queue.as_ref();
-        let kinds = shard.series(|table| table.kinds(view.namespace(), queue, time, now));
-        for (kind, totals) in kinds {
-            if which.kind.is_none() || which.kind == kind {
-                found.latency.merge(&totals.latency);
-                found.kinds.entry(kind).or_default().merge(&totals);
-            }
+    let question = Kinds {
+        queue: which.queue.clone(),
+        from: asked.window.from(now),
+        until: now,
+    };
+    let gathered = view.gather(&question).await?;
+    found.missing = gathered.missing;
+    for (kind, totals) in gathered.found.into_iter().flat_map(|(_, kinds)| kinds) {
+        if which.kind.is_none() || which.kind == kind {
+            found.latency.merge(&totals.latency);
+            found.kinds.entry(kind).or_default().merge(&totals);
         }
     }
-    found
+    Ok(found)
 }
 
 fn head(view: &View, asked: &Asked) -> Markup {

@@ -6,7 +6,7 @@ use futures::{StreamExt as _, stream};
 use ganger_document::names::show;
 use ganger_shard::Handle;
 use ganger_types::query::{Budget, JobQuery};
-use ganger_types::{JobId, Kind, Queue, StoredJob, Timestamp, What, Worker};
+use ganger_types::{JobId, Kind, Queue, ShardId, StoredJob, Timestamp, What, Worker};
 use maud::{Markup, html};
 
 use crate::data::rates;
@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::format::{count, counted, span};
 use crate::page::{Page, Stop};
 use crate::params::Params;
+use crate::question::Shard;
 use crate::svg;
 use crate::text::{name, plain};
 use crate::view::View;
@@ -55,10 +56,26 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     let wanted: Worker = params.needed("name")?;
     view.rights.check("listWorkers")?;
     let (rows, _) = all(view).await?;
-    let own = rows.into_iter().filter(|row| row.worker.worker == wanted);
-    let own: Vec<Row> = own.map(|row| row.observed(view)).collect();
+    let known = rows.into_iter().filter(|row| row.worker.worker == wanted);
+    let known: Vec<Row> = known.map(|row| row.observed(view)).collect();
+    let mut own: Vec<(Handle, Row)> = Vec::new();
+    let mut elsewhere: Vec<ShardId> = Vec::new();
+    for row in known {
+        match row.shard.clone() {
+            Shard::Here(shard) => own.push((shard, row)),
+            Shard::Elsewhere(shard) => elsewhere.push(shard),
+        }
+    }
+    let on = |shard: &ShardId| {
+        let address = view.links.on(shard, "/worker");
+        address.name("name", wanted.as_bytes())
+    };
+    if let (true, Some(shard)) = (own.is_empty(), elsewhere.first()) {
+        // The page of a worker is made where it works.
+        return Err(Stop::Elsewhere(on(shard).as_str().to_owned()));
+    }
     let shown = plain(&show(wanted.as_bytes()));
-    let Some(first) = own.first() else {
+    let Some((_, first)) = own.first() else {
         let fault = Fault::new(
             "path_not_found",
             format!("There is no worker {shown}"),
@@ -68,13 +85,19 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
     };
     let head = html! {
         div.heading { h1 { "Worker " (name(wanted.as_bytes())) } (badge(first.state(view))) }
+        @if !elsewhere.is_empty() {
+            p.remark {
+                "It also works on "
+                @for shard in &elsewhere { a href=(on(shard)) { "shard " (shard) } " " }
+            }
+        }
     };
     let mut facts_part = html! {};
     let mut held_part = html! {};
     let mut finished_part = html! {};
-    for row in &own {
-        let jobs = held(view, row).await;
-        let finished = finished(view, &row.shard, &wanted).await?;
+    for (shard, row) in &own {
+        let jobs = held(view, shard, row).await;
+        let finished = finished(view, shard, &wanted).await?;
         facts_part = html! { (facts_part) (facts(view, row)) };
         held_part = html! { (held_part) (held_rows(view, row, &jobs)) };
         finished_part = html! { (finished_part) (finished_rows(view, row, &finished)) };
@@ -89,10 +112,10 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
 }
 
 /// The jobs that a worker holds, each read for its progress.
-async fn held(view: &View, row: &Row) -> Vec<Held> {
+async fn held(view: &View, shard: &Handle, row: &Row) -> Vec<Held> {
     let held = row.worker.holds.iter().take(HELD_MAX).cloned();
     let read = stream::iter(held).map(async |held| {
-        let job = row.shard.job(view.namespace(), &held.0).await;
+        let job = shard.job(view.namespace(), &held.0).await;
         (held, job.ok().flatten())
     });
     read.buffered(READ_AT_ONCE).collect().await

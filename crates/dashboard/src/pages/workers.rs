@@ -8,8 +8,9 @@ use ganger_types::limits::PAGE_WORKERS_MAX;
 use ganger_types::observed::{WorkerFacts, WorkerState};
 use ganger_types::query::Query;
 use ganger_types::reply::WorkerView;
-use ganger_types::{Queue, Reply};
+use ganger_types::{Queue, Reply, ShardId};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::data::rates;
 use crate::fault::Fault;
@@ -19,6 +20,7 @@ use crate::links::Address;
 use crate::page::{Page, Stop};
 use crate::paging::{self, Slice};
 use crate::params::Params;
+use crate::question::{Question, Shard};
 use crate::svg;
 use crate::text::isolated;
 use crate::view::{Missing, View};
@@ -56,19 +58,23 @@ const STATES: &[(&str, WorkerState)] = &[
 
 /// A worker of one shard.
 pub(super) struct Row {
-    pub(super) shard: Handle,
+    pub(super) shard: Shard,
     pub(super) worker: WorkerView,
-    /// What is known of it since the start; `None` if it has not asked since, and before [`Row::observed`].
+    /// What is known of it since the start; `None` if it has not asked since, and where nobody needs to know.
     pub(super) facts: Option<WorkerFacts>,
 }
 
 impl Row {
+    /// Finds out what its shard knows of it, if that is of this process; others say it at once.
     pub(super) fn observed(self, view: &View) -> Self {
-        let observed = self.shard.observe_worker(view.namespace(), self.worker);
+        let Shard::Here(shard) = &self.shard else {
+            return self;
+        };
+        let (worker, facts) = observe(view, shard, self.worker);
         Self {
-            shard: self.shard,
-            worker: observed.view,
-            facts: observed.facts,
+            worker,
+            facts,
+            ..self
         }
     }
 
@@ -114,30 +120,62 @@ fn number(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// All workers of the view, without what is known of them since the start.
-pub(super) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
-    let gathered = view
-        .gather(|shard| async move {
-            let (mut all, mut after) = (Vec::new(), None);
-            loop {
-                let query = Query::Workers(view.namespace().clone(), after, PAGE_WORKERS_MAX);
-                let Reply::Workers(workers) = view.ask(shard, query).await? else {
-                    return Err(Fault::unexpected_reply());
-                };
-                after = workers.last().map(|last| last.worker.clone());
-                let is_last = workers.len() < PAGE_WORKERS_MAX;
-                all.extend(workers);
-                if is_last {
-                    return Ok(all);
+fn observe(view: &View, shard: &Handle, worker: WorkerView) -> (WorkerView, Option<WorkerFacts>) {
+    let observed = shard.observe_worker(view.namespace(), worker);
+    (observed.view, observed.facts)
+}
+
+/// The workers of a shard.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct All {
+    /// Whether to tell what is known of each since the start.
+    with_facts: bool,
+}
+
+impl Question for All {
+    const NAME: &'static str = "workers";
+    type Answer = Vec<(WorkerView, Option<WorkerFacts>)>;
+
+    fn operation(&self) -> &'static str {
+        "listWorkers"
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            let query = Query::Workers(view.namespace().clone(), after, PAGE_WORKERS_MAX);
+            let Reply::Workers(workers) = view.ask(shard, query).await? else {
+                return Err(Fault::unexpected_reply());
+            };
+            after = workers.last().map(|last| last.worker.clone());
+            let is_last = workers.len() < PAGE_WORKERS_MAX;
+            all.extend(workers.into_iter().map(|worker| {
+                if self.with_facts {
+                    observe(view, shard, worker)
+                } else {
+                    (worker, None)
                 }
+            }));
+            if is_last {
+                return Ok(all);
             }
-        })
-        .await?;
+        }
+    }
+}
+
+/// All workers of the view. What is known of those of this process is for [`Row::observed`].
+pub(super) async fn all(view: &View) -> Result<(Vec<Row>, Missing), Fault> {
+    let question = |shard: &ShardId| {
+        let with_facts = matches!(view.place_of(shard), Shard::Elsewhere(_));
+        Some(All { with_facts })
+    };
+    let gathered = view.gather_each(question).await?;
     let rows = gathered.found.into_iter().flat_map(|(shard, workers)| {
-        workers.into_iter().map(move |worker| Row {
+        let shard = view.place_of(&shard);
+        workers.into_iter().map(move |(worker, facts)| Row {
             shard: shard.clone(),
             worker,
-            facts: None,
+            facts,
         })
     });
     Ok((rows.collect(), gathered.missing))
@@ -254,7 +292,7 @@ pub(super) async fn page(view: &View, query: &str) -> Result<Page, Stop> {
         html! {
             (list(view, &chosen, &rows))
             (slice.links(&chosen.address(view, true)))
-            (widgets::missing(view, "/workers", &missing))
+            (widgets::missing(&missing))
         },
     ))
 }

@@ -166,6 +166,7 @@ impl Site {
             )]),
             shards: shards.clone().into(),
             router: None,
+            others: None,
             attention: ganger_attention::Attention::of_shards(shards.clone()),
             operations: ganger_dialect_http::rights(),
             status_of: |code| ganger_dialect_http::Problem::new(code, "").status(),

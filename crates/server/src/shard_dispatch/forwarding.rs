@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use ganger_access::Identity;
 use ganger_dialect_grpc::is_read;
 use ganger_dialect_http::Problem;
-use ganger_router::RouteError;
+use ganger_router::{RouteError, Router};
 use ganger_types::ShardId;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyStream, StreamBody};
@@ -57,32 +57,42 @@ const BROWSER_HEADERS: [HeaderName; 3] = [
 /// Whether the server ended the caller's side of a stream early.
 type ClientEnded = Arc<AtomicBool>;
 
+/// Adds headers to a request for the server of another shard: the shard, this server, and the caller.
+pub(crate) fn add_forwarding_headers(
+    router: &Router,
+    headers: &mut HeaderMap,
+    shard: &ShardId,
+    caller: &Identity,
+) {
+    for name in BROWSER_HEADERS {
+        headers.remove(name);
+    }
+    let mut by = router.home().as_str().to_owned();
+    if let Some(owners) = router.topology().owners() {
+        headers.insert(HOPS, HeaderValue::from(u16::from(hops(headers)) + 1));
+        let state = owners.now();
+        headers.insert(PLACES, HeaderValue::from(state.version));
+        by.clone_from(&state.node);
+    }
+    for (name, text) in [(SHARD, shard.as_str()), (FORWARDED_BY, &by)] {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    }
+    if let Some(value) = impersonation::write(caller) {
+        headers.insert(ON_BEHALF, value);
+    }
+}
+
 impl ShardDispatch {
-    /// Adds headers to a forwarded request: its shard, this server, and the caller.
+    /// Adds headers to a request for the server of another shard; see [`add_forwarding_headers`].
     pub(crate) fn add_forwarding_headers(
         &self,
         headers: &mut HeaderMap,
         shard: &ShardId,
         caller: &Identity,
     ) {
-        for name in BROWSER_HEADERS {
-            headers.remove(name);
-        }
-        let mut by = self.router.home().as_str().to_owned();
-        if let Some(owners) = self.router.topology().owners() {
-            headers.insert(HOPS, HeaderValue::from(u16::from(hops(headers)) + 1));
-            let state = owners.now();
-            headers.insert(PLACES, HeaderValue::from(state.version));
-            by.clone_from(&state.node);
-        }
-        for (name, text) in [(SHARD, shard.as_str()), (FORWARDED_BY, &by)] {
-            if let Ok(value) = HeaderValue::from_str(text) {
-                headers.insert(name, value);
-            }
-        }
-        if let Some(value) = impersonation::write(caller) {
-            headers.insert(ON_BEHALF, value);
-        }
+        add_forwarding_headers(&self.router, headers, shard, caller);
     }
 
     /// Forwards a request to the server of another shard.

@@ -4,6 +4,8 @@ mod abuse;
 mod alerts;
 #[cfg(feature = "dashboard")]
 mod dashboard;
+#[cfg(feature = "dashboard")]
+mod dashboard_shards;
 mod floods;
 mod health;
 mod kit;

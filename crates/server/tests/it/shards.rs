@@ -71,7 +71,7 @@ pub(crate) async fn fetch(addr: SocketAddr, line: &str, headers: &str, body: &st
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-async fn read_until(stream: &mut TcpStream, words: &str) {
+pub(crate) async fn read_until(stream: &mut TcpStream, words: &str) {
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     while !String::from_utf8_lossy(&answer).contains(words) {

@@ -7,6 +7,7 @@ use ganger_store::StoredJob;
 use ganger_types::limits::PAGE_JOBS_MAX;
 use ganger_types::query::{Budget, JobQuery, Query};
 use ganger_types::{Command, Group, JobKey, JobState, Namespace, Reply, Timestamp, Worker};
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::Handle;
@@ -18,7 +19,7 @@ const READ_MAX: u64 = 20_000;
 const READ_FOR: Duration = Duration::from_millis(500);
 
 /// A failure group with its kept jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupView {
     /// Name of the group.
     pub group: Group,

@@ -3,12 +3,13 @@
 use ganger_store::{IndexedValue, ValuePage, ValueQuery};
 use ganger_types::query::{Named, Query};
 use ganger_types::{Command, LabelKey, LabelValue, Namespace, Reply};
+use serde::{Deserialize, Serialize};
 
 use super::Handle;
 use crate::CallError;
 
 /// The kind of thing that names in a list stand for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the words of the API")]
 pub enum NamesOf {
     Queue,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ganger_types::{Namespace, Queue, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::{Metric, SeriesTable, Step};
 
@@ -14,7 +15,7 @@ const OVER_MIN: Duration = Duration::from_secs(10);
 const ENDS: [Metric; 3] = [Metric::Succeeded, Metric::Failed, Metric::Cancelled];
 
 /// How fast a queue filled and emptied in the last five minutes, or since counting began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// Number of jobs that were enqueued.
     pub enqueued: u64,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ganger_types::{Kind, Namespace, Queue, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use super::{Counts, KindPoint, Metric, QueueSeries, SeriesTable, Sketch, Space, Step};
 use crate::series::ring::Fold as _;
@@ -60,7 +61,7 @@ pub struct SeriesReply {
 }
 
 /// How long jobs waited and attempts ran.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Times from ready to leased.
     pub waiting: Sketch,
@@ -69,7 +70,7 @@ pub struct Latency {
 }
 
 /// What happened to the jobs of a kind.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KindTotals {
     /// Number of attempts that started.
     pub started: u64,

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use ganger_types::Timestamp;
 use ganger_types::time::MICROS_PER_SECOND;
+use serde::{Deserialize, Serialize};
 
 /// Length of the steps of a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Steps of 10 s, kept for an hour.
     TenSeconds,

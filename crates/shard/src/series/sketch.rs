@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Bins of an octave.
 const BINS_PER_OCTAVE: f64 = 4.0;
 /// End of the first bin, in seconds; shorter durations are not told apart.
@@ -10,7 +12,7 @@ const FIRST_SECONDS: f64 = 0.001;
 const LAST: u8 = 128;
 
 /// How many durations were in which bin.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sketch {
     /// Bins that are not empty, shortest first, with their numbers of durations.
     bins: Vec<(u8, u32)>,

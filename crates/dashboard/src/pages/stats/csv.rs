@@ -12,9 +12,9 @@ use crate::view::View;
 use super::{Asked, SHOWN, find};
 
 /// Answers with a row for each step of the chart; with a comparison, the earlier values stand behind the others.
-pub(crate) fn csv(view: &View, query: &str) -> Result<Response<Body>, Fault> {
+pub(crate) async fn csv(view: &View, query: &str) -> Result<Response<Body>, Fault> {
     let asked = Asked::read(view, query)?;
-    let found = find(view, &asked);
+    let found = find(view, &asked).await?;
     let mut text = String::from("from");
     let all = [Some(&found.rates), found.earlier.as_ref()];
     let all: Vec<_> = all.into_iter().flatten().collect();
