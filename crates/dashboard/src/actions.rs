@@ -5,6 +5,7 @@
 
 mod alter;
 mod bulk;
+pub(crate) mod changes;
 mod done;
 mod enqueue;
 mod graphs;
@@ -29,6 +30,7 @@ use crate::links::own_path;
 use crate::notice::Notice;
 use crate::page::Page;
 use crate::params::Params;
+use crate::question::{TARGET_CHARACTERS, read_only};
 use crate::view::View;
 use crate::widgets::{do_address, fields};
 
@@ -208,11 +210,7 @@ pub(crate) async fn act(
         |outcome, detail: Option<String>| record(view, operation, form, from, outcome, detail);
     if view.rights.is_read_only() {
         log(Outcome::Denied, Some("read only".to_owned()));
-        return Err(Fault::new(
-            "permission_denied",
-            "This dashboard is read only",
-            "The setting ui.read_only allows nobody to change anything here.",
-        ));
+        return Err(read_only());
     }
     if let Err(fault) = view.rights.check(action) {
         log(Outcome::Denied, Some(fault.code.to_owned()));
@@ -274,7 +272,7 @@ fn record(
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     view.site.settings.audit.write(&Record {
-        on: Some(target.join(" ").chars().take(1_000).collect()),
+        on: Some(target.join(" ").chars().take(TARGET_CHARACTERS).collect()),
         namespace: Some(show(view.namespace().as_bytes()).into_owned()),
         from,
         detail: detail.map(|detail| detail.chars().take(200).collect()),

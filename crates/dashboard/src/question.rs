@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use ganger_access::{Outcome, Record};
+use ganger_document::names::show;
 use ganger_shard::Handle;
 use ganger_types::{Namespace, ShardId};
 use http::{Request, StatusCode};
@@ -27,6 +29,8 @@ pub(crate) const PATH: &str = "/ask";
 pub(crate) const WHAT: &str = "what";
 /// Bytes of a question.
 pub(crate) const QUESTION_BYTES_MAX: usize = 256 << 10;
+/// Characters of what was changed in a line of the audit log.
+pub(crate) const TARGET_CHARACTERS: usize = 1_000;
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
@@ -34,6 +38,8 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 pub(crate) trait Question: Serialize + DeserializeOwned + Send + Sync {
     /// Its name between servers.
     const NAME: &'static str;
+    /// Whether asking changes something.
+    const IS_CHANGE: bool = false;
     /// How long a page waits for the answer of one shard.
     const WAIT: Duration = SHARD_WAIT;
     /// What a shard answers.
@@ -41,6 +47,11 @@ pub(crate) trait Question: Serialize + DeserializeOwned + Send + Sync {
 
     /// The operation of the API whose right the viewer needs in the namespace of the view.
     fn operation(&self) -> &'static str;
+
+    /// What it changes, for the audit log.
+    fn target(&self) -> String {
+        String::new()
+    }
 
     /// Asks a shard of this process.
     fn ask(
@@ -102,6 +113,11 @@ async fn ask_elsewhere<Q: Question>(
     let answer = others.send(shard, request, view.rights.identity()).await;
     let answer = answer.map_err(wrong)?;
     let status = answer.status();
+    if status == StatusCode::FORBIDDEN {
+        let heading = format!("You may not do this on shard {shard}");
+        let detail = "Its server does not allow it, or shows a read only dashboard.";
+        return Err(Fault::new("permission_denied", heading, detail));
+    }
     if status != StatusCode::OK {
         return Err(wrong(format!("its server answered {status}")));
     }
@@ -133,11 +149,47 @@ fn unreached(shard: &ShardId, reason: &str) -> Fault {
 pub(crate) async fn answer<Q: Question>(view: &View, question: &[u8]) -> Result<Bytes, Fault> {
     let question: Q = serde_json::from_slice(question)
         .map_err(|error| Fault::value("question", &error.to_string()))?;
-    view.rights.check(question.operation())?;
-    let shard = view.shards().first();
-    let shard = shard.ok_or_else(|| Fault::value("shard", "is missing"))?;
-    let answer = question.ask(view, shard).await?;
-    let answer = serde_json::to_vec(&answer);
+    let done = answer_checked(view, &question).await;
+    if Q::IS_CHANGE {
+        record(view, &question, done.as_ref().err());
+    }
+    let answer = serde_json::to_vec(&done?);
     let answer = answer.map_err(|error| Fault::value("answer", &error.to_string()))?;
     Ok(answer.into())
+}
+
+async fn answer_checked<Q: Question>(view: &View, question: &Q) -> Result<Q::Answer, Fault> {
+    view.rights.check(question.operation())?;
+    if Q::IS_CHANGE && view.rights.is_read_only() {
+        return Err(read_only());
+    }
+    let shard = view.shards().first();
+    let shard = shard.ok_or_else(|| Fault::value("shard", "is missing"))?;
+    question.ask(view, shard).await
+}
+
+/// Nobody may change anything here.
+pub(crate) fn read_only() -> Fault {
+    Fault::new(
+        "permission_denied",
+        "This dashboard is read only",
+        "The setting ui.read_only allows nobody to change anything here.",
+    )
+}
+
+/// Writes a change that another server asked for into the audit log.
+fn record<Q: Question>(view: &View, question: &Q, fault: Option<&Fault>) {
+    let outcome = match fault {
+        None => Outcome::Done,
+        Some(fault) if fault.code == "permission_denied" => Outcome::Denied,
+        Some(_) => Outcome::Refused,
+    };
+    let who = view.rights.identity().to_string();
+    view.site.settings.audit.write(&Record {
+        on: Some(question.target().chars().take(TARGET_CHARACTERS).collect()),
+        namespace: Some(show(view.namespace().as_bytes()).into_owned()),
+        detail: fault.map(|fault| fault.code.to_owned()),
+        via: Some("ui"),
+        ..Record::new(who, question.operation(), outcome)
+    });
 }

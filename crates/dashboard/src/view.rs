@@ -196,6 +196,19 @@ impl View {
         }
     }
 
+    /// Where a shard is.
+    ///
+    /// # Errors
+    /// If no server is known to have it.
+    pub(crate) fn known_place_of(&self, shard: &ShardId) -> Result<Shard, Fault> {
+        match self.place_of(shard) {
+            Shard::Elsewhere(_) if !self.site.elsewhere().contains(shard) => {
+                Err(unknown_shard(&self.site, shard))
+            }
+            place => Ok(place),
+        }
+    }
+
     /// Whether shards of other servers belong to the view, of whose events this server does not hear.
     pub(crate) fn has_elsewhere(&self) -> bool {
         let mut all = self.everywhere.iter();

@@ -56,27 +56,3 @@ pub(crate) mod jobs {
         Ok(jobs.collect())
     }
 }
-
-/// Cursors as their text.
-pub(crate) mod cursor {
-    use ganger_types::PageCursor;
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
-
-    #[expect(clippy::ref_option, reason = "serde gives the field as it is")]
-    pub(crate) fn serialize<S: Serializer>(
-        cursor: &Option<PageCursor>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let text = cursor.as_ref().map(ToString::to_string);
-        text.serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<PageCursor>, D::Error> {
-        let text = Option::<String>::deserialize(deserializer)?;
-        let cursor = text.map(|text| text.parse()).transpose();
-        cursor.map_err(D::Error::custom)
-    }
-}

@@ -9,6 +9,7 @@ use ganger_types::{
     Command, Graph, JobId, JobState, Namespace, OperationAction, PageCursor, Queue, Reply, ShardId,
     Timestamp,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{CallError, Handle, StoredJob};
 
@@ -58,7 +59,7 @@ impl BulkBounds {
 }
 
 /// What a bulk action did, or would do.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BulkResult {
     /// Number of jobs that were changed, or in a dry run would be.
     pub changed: u64,
@@ -69,6 +70,7 @@ pub struct BulkResult {
     /// Dry run only: number of jobs that would be changed, by their current state.
     pub by_state: BTreeMap<JobState, u64>,
     /// Dry run only: the same by queue, for at most 100 queues.
+    #[serde(with = "crate::pairs")]
     pub by_queue: BTreeMap<Queue, u64>,
     /// Dry run only: number of jobs of all further queues.
     pub other_queues: u64,

@@ -29,34 +29,13 @@ pub struct GroupFacts {
     /// Message of the last failure, at most 500 bytes.
     pub message: String,
     /// Number of failures by queue, for at most 20 queues.
-    #[serde(with = "pairs")]
+    #[serde(with = "crate::pairs")]
     pub by_queue: BTreeMap<Queue, u64>,
     /// Number of failures by kind, for at most 20 kinds.
-    #[serde(with = "pairs")]
+    #[serde(with = "crate::pairs")]
     pub by_kind: BTreeMap<Kind, u64>,
     /// Number of failures by time: number of the step, and failures in it, oldest first.
     steps: Vec<(u64, u64)>,
-}
-
-/// Maps as lists of pairs: a name need not be text, as keys of JSON must.
-mod pairs {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<K: Serialize, S: Serializer>(
-        map: &BTreeMap<K, u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(map)
-    }
-
-    pub(super) fn deserialize<'de, K: Deserialize<'de> + Ord, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<K, u64>, D::Error> {
-        let pairs = Vec::<(K, u64)>::deserialize(deserializer)?;
-        Ok(pairs.into_iter().collect())
-    }
 }
 
 impl GroupFacts {

@@ -21,6 +21,7 @@ pub mod metrics;
 mod numbers;
 mod operations;
 mod ownership;
+mod pairs;
 mod pause;
 mod readers;
 mod reply_slot;

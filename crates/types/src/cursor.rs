@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 use crate::external::ExternalJob;
 use crate::id::JobKey;
 use crate::job::Priority;
@@ -44,6 +46,19 @@ impl fmt::Display for PageCursor {
             Self::Job(key) => write!(f, "{key}"),
             Self::ExternalJob(job) => write!(f, "{job}"),
         }
+    }
+}
+
+impl Serialize for PageCursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for PageCursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

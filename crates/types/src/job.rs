@@ -119,7 +119,9 @@ impl Outcome {
 ///
 /// Stored in millionths, because external systems allow fractions. A native priority is a whole number between minus and plus
 /// [`Priority::WHOLE_MAX`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub struct Priority(i64);
 
 impl Priority {

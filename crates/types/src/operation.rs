@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::cursor::PageCursor;
 use crate::id::{JobId, JobKey};
 use crate::job::{JobState, Priority, Start};
@@ -110,7 +112,7 @@ pub struct AlteredFields {
 }
 
 /// Conditions on jobs, as an operation stores them. A job must meet all that are given; at least one is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobFilter {
     /// Only jobs of this queue, if given.
     pub queue: Option<Queue>,

@@ -1,17 +1,16 @@
 //! Changes to the jobs that are selected: their queue and their priority.
 
-use ganger_shard::Handle;
-use ganger_types::command::Alter;
-use ganger_types::{Command, JobId, Priority, Queue, Reply};
+use ganger_types::{Priority, Queue};
 use maud::html;
 
 use crate::fault::Fault;
 use crate::format::plural;
 use crate::links::job_name;
-use crate::text::{isolated, plain};
+use crate::text::isolated;
 use crate::view::View;
 
-use super::bulk::{by_shard, chosen_jobs, list_of, notice};
+use super::bulk::{Chosen, chosen_jobs, list_of, notice_of, on_each};
+use super::changes;
 use super::{ASK_FORM, Done, Form, Question};
 
 /// What becomes of each selected job.
@@ -34,16 +33,6 @@ impl Changes {
         }
         Ok(changes)
     }
-
-    fn command(&self, view: &View, job: JobId) -> Command {
-        Command::Alter(Box::new(Alter {
-            namespace: view.namespace().clone(),
-            job: Some(job),
-            queue: self.queue.clone(),
-            priority: self.priority,
-            ..Alter::default()
-        }))
-    }
 }
 
 /// Changes the queue or priority of the selected jobs, after a question with both fields.
@@ -52,39 +41,24 @@ pub(super) async fn selected(view: &View, form: &Form) -> Result<Done, Fault> {
     if !form.is_confirmed() {
         return Ok(question(view, form, &jobs, None));
     }
-    let changes = match Changes::read(form) {
+    let wanted = match Changes::read(form) {
         Ok(changes) => changes,
         Err(fault) => return Ok(question(view, form, &jobs, Some(&fault))),
     };
-    let (mut done, mut skipped) = (0_u64, Vec::new());
-    for (shard, ids) in by_shard(jobs) {
-        let commands = ids.iter().map(|id| changes.command(view, id.clone()));
-        let replies = shard.call_all(commands.collect()).await?;
-        for (id, reply) in ids.iter().zip(replies) {
-            match reply {
-                Ok(Reply::Altered { .. }) => done += 1,
-                Ok(_) => return Err(Fault::unexpected_reply()),
-                Err(error) => {
-                    let name = plain(&job_name(shard.id(), id));
-                    skipped.push(format!("{name}: {}", Fault::from(error).detail));
-                }
-            }
-        }
-    }
-    let number = u64::try_from(skipped.len()).unwrap_or(u64::MAX);
-    Ok(notice("Changed", done, number, &skipped))
+    let change = |jobs| changes::Move {
+        queue: wanted.queue.clone(),
+        priority: wanted.priority,
+        jobs,
+    };
+    let changed = on_each(view, jobs, change).await?;
+    Ok(notice_of("Changed", &changed))
 }
 
-fn question(
-    view: &View,
-    form: &Form,
-    jobs: &[(Handle, JobId, ganger_types::JobState)],
-    refusal: Option<&Fault>,
-) -> Done {
+fn question(view: &View, form: &Form, jobs: &[Chosen], refusal: Option<&Fault>) -> Done {
     let number = plural(u64::try_from(jobs.len()).unwrap_or(u64::MAX), "job");
     let names: Vec<String> = jobs
         .iter()
-        .map(|(shard, id, _)| job_name(shard.id(), id))
+        .map(|(shard, id, _)| job_name(shard, id))
         .collect();
     let mut pairs: Vec<(&str, &str)> = names.iter().map(|name| ("job", name.as_str())).collect();
     pairs.extend([("scope", "selected"), ("ask", "1")]);

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use futures::future::join_all;
 use ganger_document::names::{read, show};
-use ganger_shard::{BulkAction, BulkBounds, BulkResult, Handle};
+use ganger_shard::{BulkAction, BulkResult};
 use ganger_types::operation::JobFilter;
 use ganger_types::query::JobQuery;
-use ganger_types::{JobId, JobState, OperationAction, Timestamp};
+use ganger_types::{JobId, JobRef, JobState, OperationAction, ShardId, Timestamp};
 use maud::{Markup, html};
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::filter::Filter;
@@ -20,16 +22,18 @@ use crate::format::{count, exact, plural};
 use crate::links::job_name;
 use crate::notice::Notice;
 use crate::pages::find_job;
+use crate::question::Shard;
 use crate::svg;
 use crate::text::{isolated, name, plain};
 use crate::view::View;
 
+use super::changes::{self, Changed};
 use super::jobs::reason_field;
 use super::operations;
 use super::{ASK_FORM, Done, Form, Question, SELECTED_MAX};
 
 /// Jobs of a shard that one action looks at.
-const LOOKED_MAX: usize = 100_000;
+pub(super) const LOOKED_MAX: usize = 100_000;
 /// Above so many jobs their number must be typed.
 const TYPED_ABOVE: u64 = 1_000;
 /// Times over which a retry can be spread, so that it does not overload what has just come back: words and seconds.
@@ -37,7 +41,7 @@ const SPREADS: &[(&str, u64)] = &[("1 min", 60), ("10 min", 600), ("1 h", 3_600)
 /// Jobs that a question names, and skipped ones that a notice names.
 const NAMED: usize = 5;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum JobsAction {
     Retry,
     Cancel,
@@ -61,7 +65,8 @@ impl JobsAction {
         }
     }
 
-    fn action(self) -> &'static str {
+    /// The operation that it is.
+    pub(super) fn action(self) -> &'static str {
         match self {
             Self::Retry => "retryJobs",
             Self::Cancel => "cancelJobs",
@@ -112,11 +117,11 @@ pub(super) async fn run(view: &View, form: &Form, chosen: JobsAction) -> Result<
     }
 }
 
-/// The selected jobs, by shard.
-pub(super) async fn chosen_jobs(
-    view: &View,
-    form: &Form,
-) -> Result<Vec<(Handle, JobId, JobState)>, Fault> {
+/// A selected job: its shard, its id and its state.
+pub(super) type Chosen = (ShardId, JobId, JobState);
+
+/// The selected jobs, in the order of the form.
+pub(super) async fn chosen_jobs(view: &View, form: &Form) -> Result<Vec<Chosen>, Fault> {
     let given = form.fields.texts("job")?;
     let given = if given.is_empty() {
         form.with.texts("job")?
@@ -140,10 +145,41 @@ pub(super) async fn chosen_jobs(
     }
     let mut jobs = Vec::new();
     for reference in given {
-        let (shard, job) = find_job(view, &read(reference.as_bytes())).await?;
-        jobs.push((shard, job.record.id, job.record.state));
+        let reference = read(reference.as_bytes());
+        let named = JobRef::read(&reference, view.home().id());
+        let named = named.map_err(|error| Fault::value("job", &error.to_string()))?;
+        if reference.contains(&b'/') {
+            jobs.push((named.shard, named.id));
+        } else {
+            let (shard, job) = find_job(view, &reference).await?;
+            jobs.push((shard.id().clone(), job.record.id));
+        }
     }
-    Ok(jobs)
+    with_states(view, jobs).await
+}
+
+/// Finds the state of each job; one that is gone is a fault.
+async fn with_states(view: &View, jobs: Vec<(ShardId, JobId)>) -> Result<Vec<Chosen>, Fault> {
+    let mut by_shard: BTreeMap<&ShardId, Vec<JobId>> = BTreeMap::new();
+    for (shard, id) in &jobs {
+        by_shard.entry(shard).or_default().push(id.clone());
+    }
+    let mut states = BTreeMap::new();
+    for (shard, jobs) in by_shard {
+        let question = changes::States { jobs };
+        let answer = view.known_place_of(shard)?.ask(view, &question).await?;
+        states.insert(shard.clone(), answer.into_iter());
+    }
+    let mut chosen = Vec::new();
+    for (shard, id) in jobs {
+        let state = states.get_mut(&shard).and_then(Iterator::next).flatten();
+        let state = state.ok_or_else(|| {
+            let name = plain(&job_name(&shard, &id));
+            Fault::missing("job_not_found", format!("There is no job {name}"))
+        })?;
+        chosen.push((shard, id, state));
+    }
+    Ok(chosen)
 }
 
 async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, Fault> {
@@ -152,7 +188,7 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
     if !form.is_confirmed() {
         let names: Vec<String> = jobs
             .iter()
-            .map(|(shard, id, _)| job_name(shard.id(), id))
+            .map(|(shard, id, _)| job_name(shard, id))
             .collect();
         let mut pairs: Vec<(&str, &str)> =
             names.iter().map(|name| ("job", name.as_str())).collect();
@@ -172,56 +208,63 @@ async fn selected(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
         };
         return Ok(question.page(view, form));
     }
-    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
-    let (mut changed, mut skipped) = (0, Vec::new());
-    for (shard, ids) in by_shard(jobs) {
-        let mut done = BulkResult::default();
-        shard
-            .act_on(&action, view.namespace(), ids, None, &mut done)
-            .await?;
-        changed += done.changed;
-        for id in done.skipped_jobs {
-            skipped.push(reason_of(view, &shard, id).await);
-        }
-    }
-    Ok(notice(
-        chosen.done(),
-        changed,
-        u64::try_from(skipped.len()).unwrap_or(u64::MAX),
-        &skipped,
-    ))
+    let reason = form.fields.text("reason")?.unwrap_or_default();
+    let act = |jobs| changes::Act {
+        chosen,
+        reason: reason.to_owned(),
+        jobs,
+    };
+    let changed = on_each(view, jobs, act).await?;
+    Ok(notice_of(chosen.done(), &changed))
 }
 
-/// The selected jobs of each shard.
-pub(super) fn by_shard(
-    jobs: Vec<(Handle, JobId, JobState)>,
-) -> impl Iterator<Item = (Handle, Vec<JobId>)> {
-    let mut by_shard: BTreeMap<String, (Handle, Vec<JobId>)> = BTreeMap::new();
+/// Changes selected jobs, shard by shard. Those of a server that does not answer count as left out.
+pub(super) async fn on_each<Q: crate::question::Question<Answer = Changed>>(
+    view: &View,
+    jobs: Vec<Chosen>,
+    question: impl Fn(Vec<JobId>) -> Q,
+) -> Result<Changed, Fault> {
+    let mut by_shard: BTreeMap<ShardId, Vec<JobId>> = BTreeMap::new();
     for (shard, id, _) in jobs {
-        let entry = by_shard.entry(shard.id().to_string());
-        entry.or_insert_with(|| (shard, Vec::new())).1.push(id);
+        by_shard.entry(shard).or_default().push(id);
     }
-    by_shard.into_values()
+    let is_single = by_shard.len() == 1;
+    let mut all = Changed::default();
+    for (shard, jobs) in by_shard {
+        let names = jobs.iter().map(|id| plain(&job_name(&shard, id)));
+        let names: Vec<String> = names.collect();
+        match view
+            .known_place_of(&shard)?
+            .ask(view, &question(jobs))
+            .await
+        {
+            Ok(changed) => {
+                all.jobs += changed.jobs;
+                all.skipped.extend(changed.skipped);
+            }
+            Err(fault) if is_single => return Err(fault),
+            Err(fault) => {
+                let reason = |name| format!("{name}: {}, look at it again", fault.heading);
+                all.skipped.extend(names.into_iter().map(reason));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// What was done, in a word such as `Retried`.
+pub(super) fn notice_of(done: &str, changed: &Changed) -> Done {
+    let skipped = u64::try_from(changed.skipped.len()).unwrap_or(u64::MAX);
+    notice(done, changed.jobs, skipped, &changed.skipped)
 }
 
 /// The first of the selected jobs, and how many more there are.
-pub(super) fn list_of(jobs: &[(Handle, JobId, JobState)]) -> Markup {
+pub(super) fn list_of(jobs: &[Chosen]) -> Markup {
     html! {
         ul {
-            @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard.id(), id))) " " (svg::state(*state)) } }
+            @for (shard, id, state) in jobs.iter().take(NAMED) { li { (isolated(&job_name(shard, id))) " " (svg::state(*state)) } }
             @if jobs.len() > NAMED { li { "and " (jobs.len() - NAMED) " more" } }
         }
-    }
-}
-
-/// Why a job was left out: the state that it is in.
-async fn reason_of(view: &View, shard: &Handle, id: JobId) -> String {
-    let found = shard.job(view.namespace(), &id).await.ok().flatten();
-    let name = plain(&job_name(shard.id(), &id));
-    match found.map(|job| job.record.state) {
-        None => format!("{name} is gone"),
-        Some(JobState::Running) => format!("{name} runs"),
-        Some(state) => format!("{name} is {state}"),
     }
 }
 
@@ -251,7 +294,7 @@ pub(super) fn notice(done: &str, changed: u64, skipped: u64, reasons: &[String])
 
 /// What a filter matches, over all shards of the view.
 pub(super) struct DryRun {
-    pub(super) shards: Vec<(Handle, BulkResult)>,
+    pub(super) shards: Vec<(Shard, BulkResult)>,
 }
 
 impl DryRun {
@@ -289,22 +332,20 @@ async fn matching(view: &View, form: &Form, chosen: JobsAction) -> Result<Done, 
     let bound = until.after(std::time::Duration::from_micros(1));
     query.created_before = Some(query.created_before.map_or(bound, |own| own.min(bound)));
     let shards = match form.with.text("shard")? {
-        Some(_) => vec![form.shard(view)?.clone()],
-        None => view.shards().to_vec(),
+        Some(_) => vec![Shard::Here(form.shard(view)?.clone())],
+        None => view.everywhere().to_vec(),
     };
-    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
     if !form.is_confirmed() {
-        let dry_run = try_all(&shards, &action, &query).await?;
+        let dry_run = try_all(view, &shards, chosen, &query).await?;
         return Ok(ask(view, form, chosen, &filter, until, &dry_run, None));
     }
     if let Some(refusal) = wrong_number(form)? {
-        let dry_run = try_all(&shards, &action, &query).await?;
+        let dry_run = try_all(view, &shards, chosen, &query).await?;
         let refusal = Some(refusal);
         return Ok(ask(view, form, chosen, &filter, until, &dry_run, refusal));
     }
-    let dry_run = try_all(&shards, &action, &query).await?;
+    let dry_run = try_all(view, &shards, chosen, &query).await?;
     let wanted = operations::Wanted {
-        action: chosen.operation(),
         filter: JobFilter::of(query),
         spread_over: form.fields.text("spread_over")?.and_then(spread),
         reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
@@ -335,24 +376,20 @@ pub(super) fn spread(text: &str) -> Option<Duration> {
 
 /// Tries the action on each shard, without changing anything.
 pub(super) async fn try_all(
-    shards: &[Handle],
-    action: &BulkAction,
+    view: &View,
+    shards: &[Shard],
+    chosen: JobsAction,
     query: &JobQuery,
 ) -> Result<DryRun, Fault> {
-    let mut results = Vec::new();
-    for shard in shards {
-        let result = shard
-            .bulk(
-                action,
-                query.clone(),
-                BulkBounds::visits(LOOKED_MAX),
-                true,
-                None,
-            )
-            .await?;
-        results.push((shard.clone(), result));
-    }
-    Ok(DryRun { shards: results })
+    let question = changes::Try {
+        chosen,
+        query: query.clone(),
+    };
+    let results = shards.iter().map(|shard| shard.ask(view, &question));
+    let results: Result<Vec<BulkResult>, Fault> = join_all(results).await.into_iter().collect();
+    Ok(DryRun {
+        shards: shards.iter().cloned().zip(results?).collect(),
+    })
 }
 
 /// The question before an action on all that match, with the numbers of the dry run.

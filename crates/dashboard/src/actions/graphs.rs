@@ -7,23 +7,22 @@ use std::time::Duration;
 
 use ganger_document::names::show;
 use ganger_router::GraphError;
-use ganger_shard::Handle;
-use ganger_types::command::{Cancel, Selection};
 use ganger_types::operation::JobFilter;
 use ganger_types::query::JobQuery;
-use ganger_types::{Command, Graph, JobState, JobStates, Reply, ShardId};
+use ganger_types::{Graph, JobState, JobStates};
 use maud::html;
 
 use crate::fault::Fault;
 use crate::format::{count, plural};
 use crate::notice::Notice;
+use crate::question::Shard;
 use crate::text::plain;
 use crate::view::View;
 
 use super::bulk::{DryRun, JobsAction};
 use super::jobs::reason_field;
 use super::operations::{self, FEW_JOBS_MAX};
-use super::{Done, Form, Question, apply, bulk};
+use super::{Done, Form, Question, bulk, changes};
 
 /// How long a question waits for a large graph to be read.
 const WAIT: Duration = Duration::from_secs(2);
@@ -32,8 +31,8 @@ const WAIT: Duration = Duration::from_secs(2);
 struct Plan {
     graph: Graph,
     shown: String,
-    /// Shards of this process that have jobs of the graph; all of them if it is not read yet.
-    shards: Vec<Handle>,
+    /// Shards that have jobs of the graph; all of them if it is not read yet.
+    shards: Vec<Shard>,
     dry_run: DryRun,
     /// Numbers of unfinished and of all jobs on all shards; `None` if the graph is not read yet.
     counts: Option<(u64, u64)>,
@@ -50,20 +49,7 @@ pub(super) async fn cancel(view: &View, form: &Form) -> Result<Done, Fault> {
     if plan.is_operation {
         return operate(view, form, JobsAction::Cancel, plan).await;
     }
-    let reason = form.fields.text("reason")?.unwrap_or_default().to_owned();
-    let mut cancelled = 0;
-    for shard in plan.shards {
-        let command = Cancel {
-            namespace: view.namespace().clone(),
-            jobs: Selection::Graph(plan.graph.clone()),
-            reason: reason.clone(),
-        };
-        match apply(&shard, Command::Cancel(Box::new(command))).await? {
-            Reply::Changed { count, .. } => cancelled += count,
-            _ => return Err(Fault::unexpected_reply()),
-        }
-    }
-    Ok(done(JobsAction::Cancel, cancelled, &plan.shown))
+    act(view, form, JobsAction::Cancel, plan).await
 }
 
 /// Retries the jobs of a graph that failed or were cancelled, on all its shards.
@@ -75,21 +61,28 @@ pub(super) async fn retry(view: &View, form: &Form) -> Result<Done, Fault> {
         }
         return operate(view, form, JobsAction::Retry, plan).await;
     }
-    let mut retried = 0;
+    act(view, form, JobsAction::Retry, plan).await
+}
+
+/// Cancels or retries the jobs of a graph, shard by shard.
+async fn act(view: &View, form: &Form, chosen: JobsAction, plan: Plan) -> Result<Done, Fault> {
+    let question = changes::ActOnGraph {
+        chosen,
+        graph: plan.graph,
+        reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
+    };
+    let mut changed = 0;
     for shard in plan.shards {
-        let done = shard
-            .retry_graph(view.namespace().clone(), plan.graph.clone(), None, None)
-            .await?;
-        retried += done.changed;
+        changed += shard.ask(view, &question).await?;
     }
-    Ok(done(JobsAction::Retry, retried, &plan.shown))
+    Ok(done(chosen, changed, &plan.shown))
 }
 
 async fn plan(view: &View, form: &Form, chosen: JobsAction) -> Result<Plan, Fault> {
     let graph: Graph = form.name("graph")?;
-    let (shards, is_all_here, counts) = shards(view, &graph).await?;
-    let action = chosen.bulk(form.fields.text("reason")?.unwrap_or_default());
-    let dry_run = bulk::try_all(&shards, &action, &query(view, &graph, chosen)).await?;
+    let (shards, counts) = shards(view, &graph).await?;
+    let query = query(view, &graph, chosen);
+    let dry_run = bulk::try_all(view, &shards, chosen, &query).await?;
     let is_large = dry_run.is_bounded() || dry_run.would_change() > FEW_JOBS_MAX;
     Ok(Plan {
         shown: show(graph.as_bytes()).into_owned(),
@@ -97,37 +90,22 @@ async fn plan(view: &View, form: &Form, chosen: JobsAction) -> Result<Plan, Faul
         shards,
         dry_run,
         counts,
-        is_operation: is_all_here && is_large,
+        is_operation: is_large,
     })
 }
 
-/// The shards of this process that have jobs of a graph, whether they are all shards that have some, and the numbers of
-/// unfinished and of all jobs, if they are known yet.
-async fn shards(
-    view: &View,
-    graph: &Graph,
-) -> Result<(Vec<Handle>, bool, Option<(u64, u64)>), Fault> {
-    let here = view.shards();
-    let is_here = |shard: &ShardId| here.iter().any(|own| own.id() == shard);
+/// The shards that have jobs of a graph, and the numbers of unfinished and of all jobs, if they are known yet.
+async fn shards(view: &View, graph: &Graph) -> Result<(Vec<Shard>, Option<(u64, u64)>), Fault> {
+    let all = view.everywhere();
     let state = match view.site.graphs.read(view.namespace(), graph, WAIT).await {
         Ok(state) => state,
-        Err(GraphError::Computing { .. }) => {
-            let known = view
-                .site
-                .settings
-                .router
-                .as_ref()
-                .map(ganger_router::Router::known);
-            let is_all_here = known.into_iter().flatten().all(|shard| is_here(&shard));
-            return Ok((here.to_vec(), is_all_here, None));
-        }
+        Err(GraphError::Computing { .. }) => return Ok((all.to_vec(), None)),
         Err(error) => return Err(error.into()),
     };
-    let of_graph: &[ShardId] = state.shape.shards();
-    let with_jobs = here.iter().filter(|shard| of_graph.contains(shard.id()));
-    let is_all_here = of_graph.iter().all(is_here);
+    let of_graph = state.shape.shards();
+    let with_jobs = all.iter().filter(|shard| of_graph.contains(shard.id()));
     let counts = (state.counts.unfinished(), state.counts.total());
-    Ok((with_jobs.cloned().collect(), is_all_here, Some(counts)))
+    Ok((with_jobs.cloned().collect(), Some(counts)))
 }
 
 /// The jobs of a graph that an action is about.
@@ -152,7 +130,6 @@ async fn operate(view: &View, form: &Form, chosen: JobsAction, plan: Plan) -> Re
         return Ok(ask(view, form, chosen, &plan, Some(refusal)));
     }
     let wanted = operations::Wanted {
-        action: chosen.operation(),
         filter: JobFilter::of(query(view, &plan.graph, chosen)),
         spread_over: form.fields.text("spread_over")?.and_then(bulk::spread),
         reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use ganger_shard::Handle;
-use ganger_types::command::{StartOperation, StopOperation};
+use ganger_types::command::StopOperation;
 use ganger_types::operation::JobFilter;
 use ganger_types::{OperationAction, OperationRecord, OperationState};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::data::operations::parse;
 use crate::fault::Fault;
 use crate::format::plural;
 use crate::notice::Notice;
 use crate::pages::{operation_address, operation_name};
+use crate::question::Shard;
 use crate::view::View;
+use crate::wire::Stored;
 
 use super::bulk::{JobsAction, notice};
+use super::changes;
 use super::{Done, Form};
 
 /// How long the answer to a form waits for an operation on few jobs to end, so that it can tell the numbers.
@@ -25,7 +27,6 @@ pub(super) const FEW_JOBS_MAX: u64 = 1_000;
 
 /// An operation that a form asks for.
 pub(super) struct Wanted {
-    pub(super) action: OperationAction,
     pub(super) filter: JobFilter,
     /// Time over which to spread the changes; `None`: at once.
     pub(super) spread_over: Option<Duration>,
@@ -39,7 +40,7 @@ pub(super) async fn start(
     view: &View,
     chosen: JobsAction,
     wanted: Wanted,
-    shards: Vec<(Handle, u64)>,
+    shards: Vec<(Shard, u64)>,
 ) -> Result<Done, Fault> {
     let jobs: u64 = shards.iter().map(|(_, would)| would).sum();
     let may_end_soon = wanted.is_all && wanted.spread_over.is_none() && jobs <= FEW_JOBS_MAX;
@@ -48,18 +49,15 @@ pub(super) async fn start(
         if would == 0 && wanted.is_all {
             continue;
         }
-        let start = StartOperation {
-            namespace: view.namespace().clone(),
-            action: wanted.action.clone(),
+        let question = changes::Begin {
+            chosen,
             filter: wanted.filter.clone(),
-            created_before: None,
             // No more than the question has named.
             at_most: wanted.is_all.then_some(would),
             spread_over: wanted.spread_over,
             reason: wanted.reason.clone(),
-            by: view.rights.identity().to_string(),
         };
-        let record = shard.start_operation(start).await?;
+        let Stored(record) = shard.ask(view, &question).await?;
         begun.push((shard, record));
     }
     if may_end_soon && let Some(ended) = ends_of(view, &begun).await? {
@@ -85,37 +83,21 @@ pub(super) async fn start(
 /// The operations once they have ended; `None` if one takes too long.
 async fn ends_of(
     view: &View,
-    begun: &[(Handle, OperationRecord)],
+    begun: &[(Shard, OperationRecord)],
 ) -> Result<Option<Vec<OperationRecord>>, Fault> {
     let until = Instant::now() + PATIENCE;
     let mut ended = Vec::new();
     for (shard, record) in begun {
-        match end_of(view, shard, record, until).await? {
-            Some(record) => ended.push(record),
+        let end = changes::End {
+            number: record.number.0,
+            patience: until.saturating_duration_since(Instant::now()),
+        };
+        match shard.ask(view, &end).await? {
+            Some(Stored(record)) => ended.push(record),
             None => return Ok(None),
         }
     }
     Ok(Some(ended))
-}
-
-/// The operation once it has ended; `None` if it has not ended by `until`.
-async fn end_of(
-    view: &View,
-    shard: &Handle,
-    record: &OperationRecord,
-    until: Instant,
-) -> Result<Option<OperationRecord>, Fault> {
-    let mut changes = shard.operation_changes();
-    loop {
-        changes.borrow_and_update();
-        let now = shard.operation(view.namespace(), record.number).await?;
-        if now.state != OperationState::Running {
-            return Ok(Some(now));
-        }
-        if !matches!(timeout_at(until, changes.changed()).await, Ok(Ok(()))) {
-            return Ok(None);
-        }
-    }
 }
 
 pub(super) async fn stop(view: &View, form: &Form) -> Result<Done, Fault> {

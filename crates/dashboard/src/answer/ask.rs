@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use http_body_util::{BodyExt as _, Limited};
 
+use crate::actions;
 use crate::data;
 use crate::fault::Fault;
 use crate::page::Stop;
@@ -27,6 +28,13 @@ macro_rules! answer_one_of {
 
 async fn answer_named(view: &View, name: &str, body: &[u8]) -> Result<Bytes, Fault> {
     answer_one_of!(view, name, body;
+        actions::changes::Act,
+        actions::changes::ActOnGraph,
+        actions::changes::Begin,
+        actions::changes::End,
+        actions::changes::Move,
+        actions::changes::States,
+        actions::changes::Try,
         data::events::Kept,
         data::jobs::Count,
         data::jobs::GroupCounts,

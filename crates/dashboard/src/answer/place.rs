@@ -183,17 +183,22 @@ fn shard_of_page(path: &str, query: &str) -> Option<ShardId> {
         .or_else(|| shard_of_reference(text("like")?))
 }
 
-/// The shard that a form is about.
+/// The shard that a form is about; `None` if about none, or about several.
 fn shard_of_form(form: &Form) -> Option<ShardId> {
     let text = |name: &str| form.text(name).ok().flatten();
-    let first = |params: &Params| {
+    let of_jobs = |params: &Params| {
         let jobs = params.texts("job").ok()?;
-        shard_of_reference(jobs.first()?)
+        let mut shards = jobs.iter().map(|job| shard_of_reference(job));
+        let first = shards.next()??;
+        // Jobs of several shards are changed by the server that is asked, which asks the others.
+        shards
+            .all(|shard| shard.as_ref() == Some(&first))
+            .then_some(first)
     };
     text(EVERYWHERE[1])
         .and_then(ShardId::new)
-        .or_else(|| first(&form.with))
-        .or_else(|| first(&form.fields))
+        .or_else(|| of_jobs(&form.with))
+        .or_else(|| of_jobs(&form.fields))
         .or_else(|| shard_of_reference(text("id")?))
 }
 
@@ -229,11 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn the_shard_of_a_form_is_that_of_its_button_or_of_its_first_job() {
+    fn the_shard_of_a_form_is_that_of_its_button_or_of_its_jobs() {
         for (body, shard) in [
             ("csrf=x&queue=mail", None),
             ("with=queue%3Dmail%26shard%3D2", Some("2")),
             ("job=3/a&job=3/b", Some("3")),
+            ("job=3/a&job=2/b", None),
             ("id=2/op-7", Some("2")),
         ] {
             let form = Form::read(body).expect("readable");

@@ -46,7 +46,6 @@ pub(crate) struct List {
     /// Whether the page ends when its budget is spent.
     is_bounded: bool,
     /// The last job of the page before.
-    #[serde(with = "wire::cursor")]
     after: Option<PageCursor>,
 }
 
@@ -92,7 +91,6 @@ pub(crate) struct Slice {
     #[serde(with = "wire::jobs")]
     jobs: Vec<StoredJob>,
     /// Whether there may be more behind the last record that was looked at.
-    #[serde(with = "wire::cursor")]
     rest: Option<PageCursor>,
     looked: usize,
     looked_back_to: Option<Timestamp>,
@@ -120,6 +118,14 @@ pub(crate) async fn list(
     let slices = view.gather_each(question).await?;
     let mut listing = merge(&slices.found, query, place);
     listing.missing = slices.missing;
+    if let Some(next) = &mut listing.next {
+        // A shard that did not answer is asked again for the next page.
+        let silent = listing.missing.silent.iter();
+        next.0.extend(silent.map(|shard| {
+            let cursor = place.and_then(|place| place.of(shard)?.clone());
+            (shard.clone(), cursor)
+        }));
+    }
     for (shard, taken) in std::mem::take(&mut listing.unplaced) {
         let cursor = place.and_then(|place| place.of(&shard)?.clone());
         let rest = cursor_behind(view, &shard, query, cursor, taken).await?;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::dashboard::{ROOT, get, sign_in};
+use crate::dashboard::{ROOT, form_token, get, header, post, sign_in};
 use crate::kit::{config, status};
 use crate::shards::{fetch, pair, read_until};
 use ganger_server::{Config, Running, Secret};
@@ -13,15 +13,17 @@ struct Pair {
     one: Running,
     two: Running,
     cookie: String,
+    audit: std::path::PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl Pair {
     async fn start() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
+        let audit = directory.path().join("audit");
         let [one, two] = pair(Config {
             token: Secret::new(ROOT).ok(),
-            audit_log: Some(directory.path().join("audit")),
+            audit_log: Some(audit.clone()),
             ..config()
         })
         .await;
@@ -30,6 +32,7 @@ impl Pair {
             one,
             two,
             cookie,
+            audit,
             _directory: directory,
         }
     }
@@ -80,6 +83,21 @@ impl Pair {
             let put = format!("PUT /api/v1/schedules/nightly{shard}{at}");
             self.api(&put, &schedule).await;
         }
+    }
+
+    /// Sends a form of a page of jobs; returns the notice that follows, or the page that asks.
+    async fn act(&self, action: &str, fields: &str) -> String {
+        let form = self.page("/ui/jobs").await;
+        let body = format!("csrf={}&back=/ui/jobs&{fields}", form_token(&form));
+        let path = format!("/ui/do/{action}");
+        let done = post(self.addr(), &path, &self.cookie, &body).await;
+        if status(&done) != "303" {
+            return done;
+        }
+        let notice = header(&done, "set-cookie").split(';').next();
+        let with = format!("; {}\r\n", notice.expect("a cookie"));
+        let both = self.cookie.replace("\r\n", &with);
+        get(self.addr(), header(&done, "location"), &both).await
     }
 
     async fn stop(self) {
@@ -170,4 +188,62 @@ async fn a_page_of_all_shards_follows_another_server_and_names_it_once_it_is_gon
         "{jobs}"
     );
     one.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn selected_jobs_and_filters_reach_the_jobs_of_other_servers() {
+    let pair = Pair::start().await;
+    pair.fill().await;
+    let both = |id: &str| format!("job=1/{id}1&job=2/{id}2&with=scope%3Dselected");
+    // The question names jobs of both, and nothing is done yet.
+    let asked = pair.act("cancelJobs", &both("waits")).await;
+    assert!(asked.contains("Cancel 2 jobs"), "{asked}");
+    assert!(
+        asked.contains("1/waits1") && asked.contains("2/waits2"),
+        "{asked}"
+    );
+    let moved = format!("{}%26ask%3D1&confirmed=1&queue=moved", both("waits"));
+    let moved = pair.act("alterJob", &moved).await;
+    assert!(moved.contains("Changed 2 jobs."), "{moved}");
+    let queues = pair.page("/ui/queues?q=moved").await;
+    assert!(
+        queues.contains("<span class=\"soft\">(2)</span>"),
+        "{queues}"
+    );
+    let cancelled = format!("{}&confirmed=1", both("waits"));
+    let cancelled = pair.act("cancelJobs", &cancelled).await;
+    assert!(cancelled.contains("Cancelled 2 jobs."), "{cancelled}");
+    let again = format!("{}&confirmed=1&again=1", both("waits"));
+    let again = pair.act("cancelJobs", &again).await;
+    let skipped = "Cancelled 0 jobs, skipped 2: 1/waits1 is cancelled, 2/waits2 is cancelled.";
+    assert!(again.contains(skipped), "{again}");
+    let gone = pair
+        .act(
+            "cancelJobs",
+            "job=1/waits1&job=2/none&with=scope%3Dselected",
+        )
+        .await;
+    assert!(
+        gone.contains("There is no job 2/none") || gone.contains("job_not_found"),
+        "{gone}"
+    );
+    // A filter is tried on all shards, and an operation starts on each.
+    let filter = "with=state%3Dfailed%26scope%3Dall";
+    let asked = pair.act("retryJobs", filter).await;
+    assert!(asked.contains("Retry 2 jobs"), "{asked}");
+    let retried = pair
+        .act("retryJobs", &format!("{filter}&confirmed=1"))
+        .await;
+    assert!(retried.contains("Retried 2 jobs."), "{retried}");
+    let operations = pair.page("/ui/operations").await;
+    assert!(
+        operations.contains("1/op-1") && operations.contains("2/op-1"),
+        "{operations}"
+    );
+    let audit = std::fs::read_to_string(&pair.audit).expect("a log");
+    let at_two = |line: &&str| line.contains("cancelJobs") && line.contains("job=waits2");
+    let line = audit.lines().find(at_two);
+    let line = line.unwrap_or_else(|| panic!("not audited: {audit}"));
+    assert!(line.contains("\"ui\"") && line.contains("done"), "{line}");
+    pair.stop().await;
 }
