@@ -2,7 +2,7 @@
 
 mod about;
 mod all_namespaces;
-mod audit;
+pub(crate) mod audit;
 mod error;
 mod events;
 pub(crate) mod failures;

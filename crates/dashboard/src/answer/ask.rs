@@ -43,6 +43,7 @@ async fn answer_named(view: &View, name: &str, body: &[u8]) -> Result<Bytes, Fau
         data::queues::All,
         data::queues::Closer,
         data::series::Steps,
+        pages::audit::Records,
         pages::failures::Groups,
         pages::namespaces::Records,
         pages::namespaces::Sum,

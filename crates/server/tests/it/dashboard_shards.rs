@@ -240,6 +240,14 @@ async fn selected_jobs_and_filters_reach_the_jobs_of_other_servers() {
         operations.contains("1/op-1") && operations.contains("2/op-1"),
         "{operations}"
     );
+    // The store of each server keeps its records within a second; the page has both.
+    loop {
+        let page = pair.page("/ui/audit?what=cancelJobs").await;
+        if page.contains("job=waits2") && page.contains("job=1/waits1") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
     let audit = std::fs::read_to_string(&pair.audit).expect("a log");
     let at_two = |line: &&str| line.contains("cancelJobs") && line.contains("job=waits2");
     let line = audit.lines().find(at_two);
