@@ -28,6 +28,7 @@ macro_rules! answer_one_of {
 
 async fn answer_named(view: &View, name: &str, body: &[u8]) -> Result<Bytes, Fault> {
     answer_one_of!(view, name, body;
+        super::sign_in::EndSession,
         actions::changes::Act,
         actions::changes::ActOnGraph,
         actions::changes::Begin,

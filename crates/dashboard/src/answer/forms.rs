@@ -33,7 +33,7 @@ impl Asked<'_> {
             }
         }
         if action == "signOut" {
-            return self.sign_out();
+            return self.sign_out().await;
         }
         let scope = form.text("ns").ok().flatten().map(str::to_owned);
         let query = scope.map_or_else(String::new, |ns| {

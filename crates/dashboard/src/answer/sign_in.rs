@@ -1,20 +1,27 @@
 //! Signing in and out.
 
 use axum::body::Body;
+use futures::future::join_all;
 use ganger_access::{Identity, Outcome, Record};
+use ganger_shard::Handle;
+use ganger_types::Namespace;
 use http::{Response, StatusCode, header};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
 use crate::frame;
 use crate::links::own_path;
 use crate::pages::{Login, login_form};
 use crate::params::Params;
+use crate::question::{Question, Shard};
 use crate::rights::Table;
-use crate::session::Session;
+use crate::session::{Nonce, Session};
 use crate::settings::{Accepted, Unaccepted};
 use crate::site::seconds_now;
+use crate::view::View;
 
-use super::{Asked, origin, redirect};
+use super::{Asked, make_view, origin, redirect};
 
 impl Asked<'_> {
     /// Shows the form, or goes on if the visitor is signed in already.
@@ -120,7 +127,7 @@ impl Asked<'_> {
     }
 
     /// Ends the session, so that its cookie is refused from now on.
-    pub(super) fn sign_out(&self) -> Response<Body> {
+    pub(super) async fn sign_out(&self) -> Response<Body> {
         if let Some(session) = &self.session {
             let end = session.issued + self.site.life.max.as_secs();
             let kept = self.site.kept.end(session.nonce, end, seconds_now());
@@ -128,11 +135,64 @@ impl Asked<'_> {
                 tracing::error!(%error, "an ended session could not be written down; a restart would let it in again");
             }
             self.audit("signOut", Outcome::Done, None);
+            self.tell_others(session.nonce, end).await;
         }
         let mut response = redirect(self.links().bare("/login").as_str());
         let cookie = self.site.cookies.clear();
         response.headers_mut().append(header::SET_COOKIE, cookie);
         response
+    }
+}
+
+impl Asked<'_> {
+    /// Ends a session on the other servers too, which may share its key.
+    async fn tell_others(&self, nonce: Nonce, until: u64) {
+        let view = make_view(
+            self.site,
+            self.visitor,
+            Namespace::default(),
+            None,
+            TimeZone::UTC,
+        );
+        let Ok(view) = view else { return };
+        let question = EndSession {
+            nonce: nonce.to_string(),
+            until,
+        };
+        let others = view.everywhere().iter();
+        let others = others.filter(|shard| matches!(shard, Shard::Elsewhere(_)));
+        let told = others.map(|shard| shard.ask(&view, &question));
+        for fault in join_all(told).await.into_iter().filter_map(Result::err) {
+            let reason = format!("{}: {}", fault.heading, fault.detail);
+            tracing::warn!(%reason, "another server could not be told that a session was ended");
+        }
+    }
+}
+
+/// Ends a session on another server behind the same address.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct EndSession {
+    nonce: String,
+    /// Seconds since the epoch until which it would count.
+    until: u64,
+}
+
+impl Question for EndSession {
+    const NAME: &'static str = "end_session";
+    type Answer = ();
+
+    fn operation(&self) -> &'static str {
+        "whoAmI"
+    }
+
+    async fn ask(&self, view: &View, _: &Handle) -> Result<(), Fault> {
+        let nonce = Nonce::read(&self.nonce);
+        let nonce = nonce.ok_or_else(|| Fault::value("nonce", "names no session"))?;
+        let kept = view.site.kept.end(nonce, self.until, seconds_now());
+        if let Err(error) = kept {
+            tracing::error!(%error, "an ended session could not be written down; a restart would let it in again");
+        }
+        Ok(())
     }
 }
 

@@ -255,3 +255,35 @@ async fn selected_jobs_and_filters_reach_the_jobs_of_other_servers() {
     assert!(line.contains("\"ui\"") && line.contains("done"), "{line}");
     pair.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn signing_out_on_one_server_ends_the_session_on_all_behind_the_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let key = directory.path().join("key");
+    std::fs::write(&key, "07".repeat(32)).expect("written");
+    let mut common = Config {
+        token: Secret::new(ROOT).ok(),
+        ..config()
+    };
+    common.ui.session_key_file = Some(key);
+    let [one, two] = pair(common).await;
+    let cookie = sign_in(one.addr(), ROOT).await;
+    let page = get(two.addr(), "/ui/queues", &cookie).await;
+    assert_eq!(status(&page), "200", "{page}");
+    let stream = tokio::spawn({
+        let (addr, cookie) = (two.addr(), cookie.clone());
+        async move { get(addr, "/ui/live?view=/ui/queues", &cookie).await }
+    });
+    let own = get(one.addr(), "/ui/queues", &cookie).await;
+    let form = format!("csrf={}", form_token(&own));
+    let out = post(one.addr(), "/ui/do/signOut", &cookie, &form).await;
+    assert_eq!(status(&out), "303", "{out}");
+    for server in [&one, &two] {
+        let page = get(server.addr(), "/ui/queues", &cookie).await;
+        assert_eq!(status(&page), "303", "{page}");
+    }
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(60), stream).await;
+    ended.expect("the stream ends").expect("no panic");
+    one.stop().await;
+    two.stop().await;
+}
