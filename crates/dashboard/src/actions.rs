@@ -5,6 +5,7 @@
 
 mod alter;
 mod bulk;
+mod cancellation;
 pub(crate) mod changes;
 mod done;
 mod enqueue;

@@ -11,7 +11,6 @@ use ganger_types::{
 use maud::{Markup, html};
 
 use crate::fault::Fault;
-use crate::format::{count, plural};
 use crate::links::job_name;
 use crate::notice::Notice;
 use crate::pages::find_job;
@@ -20,10 +19,8 @@ use crate::svg;
 use crate::text::{isolated, plain};
 use crate::view::View;
 
+use super::cancellation::{consequence, effects};
 use super::{ASK_FORM, Done, Form, Question, apply};
-
-/// Dependents that are counted before a question.
-const COUNTED: usize = 1_000;
 
 /// The job that a form is about.
 struct Target {
@@ -102,14 +99,10 @@ pub(super) async fn cancel(view: &View, form: &Form) -> Result<Done, Fault> {
     let target = Target::of(view, form).await?;
     target.is(|state| !state.is_terminal(), "It has ended already")?;
     if !form.is_confirmed() {
-        let behind = target
-            .shard
-            .dependents(target.job.record.key, COUNTED)
-            .await?
-            .len();
+        let effects = effects(view, &target.shard, target.id()).await?;
         let content = html! {
             (summary(&target))
-            p { (consequence(behind)) @if target.job.record.state == JobState::Running { " Its worker is told to stop; what it has done already stays done." } }
+            p { (consequence(&effects)) @if target.job.record.state == JobState::Running { " Its worker is told to stop; what it has done already stays done." } }
             (reason_field())
         };
         return Ok(question(
@@ -130,22 +123,6 @@ pub(super) async fn cancel(view: &View, form: &Form) -> Result<Done, Fault> {
     match apply(&target.shard, Command::Cancel(Box::new(command))).await? {
         Reply::Changed { count: 0, .. } => Err(unchanged(&target)),
         _ => Ok(target.done(view, "Cancelled")),
-    }
-}
-
-fn consequence(behind: usize) -> String {
-    let number = u64::try_from(behind).unwrap_or(u64::MAX);
-    match behind {
-        0 => "No other job of this shard waits for it.".to_owned(),
-        COUNTED => format!(
-            "{} jobs or more wait for it: each fails, waits or goes on, as its dependency says.",
-            count(number)
-        ),
-        1 => "1 job waits for it: it fails, waits or goes on, as its dependency says.".to_owned(),
-        _ => format!(
-            "{} wait for it: each fails, waits or goes on, as its dependency says.",
-            plural(number, "job")
-        ),
     }
 }
 

@@ -300,3 +300,14 @@ async fn graphs_of_all_shards_are_in_one_list() {
     let page = site.browser().page("/ui/graphs").await;
     assert_eq!(page.rows("Graphs").len(), 2, "{}", page.main());
 }
+
+#[tokio::test]
+async fn the_question_before_a_cancellation_says_what_becomes_of_the_jobs_behind_it() {
+    let site = Site::open().await;
+    let first = diamond(&site, 3).await;
+    let browser = site.browser();
+    let page = browser.page(&format!("/ui/job?id=1/{first}")).await;
+    let question = browser.press(&page, "Cancel", &[]).await;
+    let text = question.main();
+    assert!(text.contains("3 jobs behind it will wait."), "{text}");
+}
