@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::body::Body;
-use http::{HeaderName, HeaderValue, Response, header};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use jiff::tz::TimeZone;
 
 use crate::answer::{Visitor, make_view, scope};
@@ -98,6 +98,8 @@ pub(crate) async fn answer(
     let params = Params::read_any(query);
     let followed = match followed(site, visitor, &params, zone) {
         Ok(followed) => followed,
+        // Its shard moves, perhaps: the browser tries again.
+        Err(fault) if fault.code == "shard_unreachable" => return unavailable(),
         Err(fault) => return stream::refused("fault", &fault.heading),
     };
     let seen = stream::seen(params.text("seen").ok().flatten().unwrap_or_default());
@@ -150,6 +152,12 @@ fn followed(
 /// What a stream says to somebody whose session has ended.
 pub(crate) fn signed_out() -> Response<Body> {
     stream::refused("signed-out", "")
+}
+
+fn unavailable() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
 }
 
 /// The headers of a stream: nothing in between may keep it.

@@ -102,6 +102,24 @@ impl View {
         })
     }
 
+    /// The same view with the shards as they are now: they move between the nodes of a cluster.
+    ///
+    /// # Errors
+    /// If the shard of the view is elsewhere now.
+    pub(crate) fn again(&self) -> Result<Self, Fault> {
+        let clock = Clock {
+            now: self.home.wall_time(),
+            zone: self.clock.zone.clone(),
+        };
+        let view = Self::new(
+            self.site.clone(),
+            self.links.clone(),
+            clock,
+            self.rights.clone(),
+        )?;
+        Ok(view.for_forms(self.form_key.clone()))
+    }
+
     /// The view of one viewer, whose forms carry tokens.
     pub(crate) fn for_forms(self, form_key: Option<Vec<u8>>) -> Self {
         Self { form_key, ..self }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ganger_shard::Handle;
 use ganger_types::{Event, JobId, Namespace};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -37,6 +38,8 @@ pub(super) struct Snapshot {
     pub(super) positions: String,
     /// Why there is no such page any more.
     pub(super) refusal: Option<String>,
+    /// Whether another server may have the page now: the browser connects again, and finds it.
+    pub(super) is_elsewhere: bool,
     /// 0 until the page was made for the first time.
     pub(super) number: u64,
 }
@@ -141,9 +144,15 @@ async fn run(
         alive.is_dirty.store(false, Ordering::Relaxed);
         let began = Instant::now();
         number += 1;
-        view.clock.now = view.home().wall_time();
-        let positions = positions(&view);
-        let made = build(&view, &path, &query).await;
+        let (made, positions) = match view.again() {
+            Ok(fresh) => {
+                follow(&fresh, &view, &alive);
+                view = fresh;
+                let positions = positions(&view);
+                (build(&view, &path, &query).await, positions)
+            }
+            Err(fault) => (Err(fault.into()), String::new()),
+        };
         alive
             .newest
             .send_replace(Arc::new(snapshot(made, positions, number)));
@@ -171,6 +180,16 @@ async fn run(
     }
 }
 
+/// Follows the events of shards that this process has got since the page was made before.
+fn follow(view: &View, before: &View, hub: &Arc<Hub>) {
+    for shard in view.shards() {
+        let is_known = |known: &Handle| known.is_same(shard);
+        if !before.shards().iter().any(is_known) {
+            view.site.hubs.pumps.watch(shard, hub);
+        }
+    }
+}
+
 /// The positions of the events of all shards, which a page that is read now has in it.
 fn positions(view: &View) -> String {
     let shards = view.shards().iter();
@@ -193,11 +212,13 @@ fn snapshot(made: Result<Page, Stop>, positions: String, number: u64) -> Snapsho
                 .collect(),
             positions,
             refusal: None,
+            is_elsewhere: false,
             number,
         },
         Err(stop) => Snapshot {
             parts: Vec::new(),
             positions,
+            is_elsewhere: matches!(&stop, Stop::Fault(fault) if fault.code == "shard_unreachable"),
             refusal: Some(match stop {
                 Stop::Fault(fault) => fault.heading,
                 Stop::Elsewhere(_) => "This page is elsewhere now".to_owned(),

@@ -172,6 +172,9 @@ impl Viewer {
 
     /// Sends the parts that were not seen; returns their bytes.
     async fn send(&mut self, snapshot: &Snapshot) -> Result<usize, Gone> {
+        if snapshot.is_elsewhere {
+            return Err(Gone);
+        }
         if let Some(refusal) = &snapshot.refusal {
             let data = json!({ "text": refusal });
             self.say(format!("event: fault\ndata: {data}\n\n")).await?;

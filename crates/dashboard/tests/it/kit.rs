@@ -88,6 +88,8 @@ pub(crate) struct Site {
     pub(crate) dashboard: Dashboard,
     pub(crate) shard: Handle,
     pub(crate) shards: Vec<Handle>,
+    /// The shards as the dashboard knows them, which may change.
+    pub(crate) set: ganger_shard::ShardSet,
     pub(crate) keys: Arc<Keys>,
     pub(crate) stopping: CancellationToken,
 }
@@ -157,6 +159,7 @@ impl Site {
             ..Keys::default()
         });
         let stopping = CancellationToken::new();
+        let set = ganger_shard::ShardSet::from(shards.clone());
         let settings = Settings {
             options: setup.options,
             version: "0.0.0",
@@ -164,7 +167,7 @@ impl Site {
                 "stop_timeout".to_owned(),
                 "10s".to_owned(),
             )]),
-            shards: shards.clone().into(),
+            shards: set.clone(),
             router: None,
             others: None,
             attention: ganger_attention::Attention::of_shards(shards.clone()),
@@ -183,6 +186,7 @@ impl Site {
             dashboard: Dashboard::new(settings).expect("it opens"),
             shard: shards[0].clone(),
             shards,
+            set,
             keys,
             stopping,
         }

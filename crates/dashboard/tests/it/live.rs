@@ -8,7 +8,7 @@ use http::{Method, Response};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 
-use crate::kit::{Answer, Browser, Setup, Site, select};
+use crate::kit::{Answer, Browser, Setup, Site, enqueue_on, select, start_shard};
 
 /// The address of the stream of a page, with what the page has shown already.
 fn stream_of(page: &Answer) -> String {
@@ -100,6 +100,33 @@ async fn a_page_gets_the_parts_that_change_and_no_others_at_first() {
             .is_some_and(|html| html.contains("img") || html.contains("Queues"))
     );
     reader.until("part-queues", "img").await;
+}
+
+#[tokio::test]
+async fn a_page_follows_shards_that_come_and_go_while_it_is_open() {
+    let site = Site::open().await;
+    site.enqueue("mail", "send", |_| {}).await;
+    let browser = site.browser();
+    let page = browser.page("/ui/queues").await;
+    let mut reader = Reader::open(&browser, &stream_of(&page)).await;
+    let second = start_shard("2").await;
+    enqueue_on(&second, "far", "send", |_| {}).await;
+    site.set.put(second.clone());
+    site.enqueue("img", "send", |_| {}).await;
+    reader.until("part-queues", "far").await;
+    // From now on its events are heard too.
+    enqueue_on(&second, "later", "send", |_| {}).await;
+    reader.until("part-queues", "later").await;
+    site.set.remove(second.id());
+    site.enqueue("more", "send", |_| {}).await;
+    loop {
+        let (event, data) = reader.next().await.expect("it goes on");
+        let html = data["html"].as_str().unwrap_or_default();
+        if event == "part" && data["id"] == "part-queues" && html.contains("more") {
+            assert!(!html.contains("later"), "{html}");
+            break;
+        }
+    }
 }
 
 #[tokio::test]
