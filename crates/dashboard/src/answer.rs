@@ -57,11 +57,14 @@ pub struct Visitor {
     pub forwarded: Option<Forwarded>,
 }
 
-/// What the settings of the server that a person asked forbid, whatever those of the server that answers say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a page has from the server that a person asked: what its settings forbid, whatever those of the server that
+/// answers say, and the way out of the session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
     is_read_only: bool,
     hides_payloads: bool,
+    /// Token of the form that ends the session there; `None` without a session.
+    sign_out: Option<String>,
 }
 
 /// A request, taken apart.
@@ -325,6 +328,11 @@ impl Asked<'_> {
             notice: notice.as_ref(),
             is_open: self.site.settings.gate.is_open(),
             has_session: self.session.is_some(),
+            sign_out_elsewhere: self
+                .visitor
+                .forwarded
+                .as_ref()
+                .and_then(|it| it.sign_out.as_deref()),
             made_in: self.began.elapsed(),
         };
         let document = frame::document(page, &around);
@@ -443,7 +451,7 @@ pub(crate) fn make_view(
     zone: TimeZone,
 ) -> Result<View, Fault> {
     let options = &site.settings.options;
-    let forwarded = visitor.forwarded.unwrap_or_default();
+    let forwarded = visitor.forwarded.clone().unwrap_or_default();
     let rights = Rights::new(
         visitor.identity.clone(),
         namespace.clone(),

@@ -46,8 +46,13 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) is_open: bool,
     /// Whether the viewer has a session that can be ended.
     pub(crate) has_session: bool,
+    /// Token that ends the session at the server that forwarded the request; `None` if none did, or without a session.
+    pub(crate) sign_out_elsewhere: Option<&'a str>,
     pub(crate) made_in: Duration,
 }
+
+/// Field of a form with the token of a session of another server, whose page this is.
+pub(crate) const SESSION_TOKEN: &str = "session_csrf";
 
 /// A page with its head, navigation and foot: the whole HTML document.
 pub(crate) fn document(page: &Page, around: &Surroundings<'_>) -> Markup {
@@ -247,6 +252,8 @@ fn viewer(around: &Surroundings<'_>) -> Markup {
             }
             @if around.has_session {
                 button form=(ACTIONS_FORM) formaction=(view.links.bare("/do/signOut")) { "Sign out" }
+            } @else if let Some(token) = around.sign_out_elsewhere {
+                button form=(ACTIONS_FORM) formaction=(view.links.bare("/do/signOut")) name=(SESSION_TOKEN) value=(token) { "Sign out" }
             }
         }
     }

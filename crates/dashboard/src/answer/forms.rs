@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Limited};
 
 use crate::actions::{self, Answered, Done, FORM_BYTES_MAX, Form, Sent};
 use crate::fault::Fault;
+use crate::frame::SESSION_TOKEN;
 use crate::notice::{self, Notice};
 use crate::view::View;
 
@@ -28,7 +29,12 @@ impl Asked<'_> {
         };
         if let Some(key) = self.form_key() {
             let token = form.fields.text("csrf").ok().flatten().unwrap_or_default();
-            if !self.site.csrf.is_good(&key, token) {
+            let of_session = form.fields.text(SESSION_TOKEN).ok().flatten();
+            let of_session = of_session
+                .filter(|_| action == "signOut")
+                .unwrap_or_default();
+            let is_good = |token: &str| self.site.csrf.is_good(&key, token);
+            if !is_good(token) && !is_good(of_session) {
                 return self.refuse_cross_site(action, "the form has no valid token");
             }
         }

@@ -17,6 +17,8 @@ use super::{Asked, Dashboard, Forwarded, Visitor, headers, notice, origin, too_m
 
 /// Header of a forwarded request with what the settings of the forwarding server forbid.
 const FORBIDS: HeaderName = HeaderName::from_static("ganger-dashboard-forbids");
+/// Header of a forwarded request with the token that ends the session of the forwarding server.
+const SIGN_OUT: HeaderName = HeaderName::from_static("ganger-dashboard-sign-out");
 /// Word of [`FORBIDS`] for `ui.read_only`.
 const ACTIONS: &str = "actions";
 /// Word of [`FORBIDS`] for `ui.payloads`.
@@ -42,12 +44,14 @@ pub struct Elsewhere {
 }
 
 impl Forwarded {
-    /// Takes the header of the forwarding server from a request.
+    /// Takes the headers of the forwarding server from a request.
     pub fn take(headers: &mut HeaderMap) -> Self {
         let value = headers.remove(FORBIDS);
         let text = value.as_ref().and_then(|value| value.to_str().ok());
         let words: Vec<&str> = text.unwrap_or_default().split(' ').collect();
+        let sign_out = headers.remove(SIGN_OUT);
         Self {
+            sign_out: sign_out.and_then(|token| token.to_str().ok().map(str::to_owned)),
             is_read_only: words.contains(&ACTIONS),
             hides_payloads: words.contains(&PAYLOADS),
         }
@@ -100,9 +104,15 @@ impl Dashboard {
             return Place::Refused(headers::add(asked.outside(&too_many())));
         }
         let session = asked.session.clone();
+        let key = asked.form_key().filter(|_| session.is_some());
+        let sign_out = key.map(|key| self.0.csrf.token(&key));
         let mut request = Request::from_parts(head, body);
         keep_harmless_cookies(request.headers_mut());
         Forwarded::add(&self.0.settings, request.headers_mut());
+        request.headers_mut().remove(SIGN_OUT);
+        if let Some(Ok(token)) = sign_out.map(HeaderValue::try_from) {
+            request.headers_mut().insert(SIGN_OUT, token);
+        }
         Place::Elsewhere(Elsewhere {
             shard,
             request,

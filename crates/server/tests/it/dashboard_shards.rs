@@ -274,8 +274,15 @@ async fn signing_out_on_one_server_ends_the_session_on_all_behind_the_address() 
         let (addr, cookie) = (two.addr(), cookie.clone());
         async move { get(addr, "/ui/live?view=/ui/queues", &cookie).await }
     });
-    let own = get(one.addr(), "/ui/queues", &cookie).await;
-    let form = format!("csrf={}", form_token(&own));
+    // A page of the other server, asked for here, has the way out of the session as well.
+    let far = get(one.addr(), "/ui/queues?shard=2", &cookie).await;
+    let out = far.split("name=\"session_csrf\" value=\"").nth(1);
+    let out = out.and_then(|rest| rest.split('"').next());
+    let out = out.unwrap_or_else(|| panic!("no button: {far}"));
+    let form = format!("csrf={}&session_csrf={out}", form_token(&far));
+    let wrong = format!("csrf={}&session_csrf=nobody", form_token(&far));
+    let refused = post(one.addr(), "/ui/do/signOut", &cookie, &wrong).await;
+    assert_eq!(status(&refused), "403", "{refused}");
     let out = post(one.addr(), "/ui/do/signOut", &cookie, &form).await;
     assert_eq!(status(&out), "303", "{out}");
     for server in [&one, &two] {
