@@ -239,24 +239,35 @@ async fn pages_about_a_shard_of_another_server_are_its_pages() {
 async fn what_the_server_that_was_asked_forbids_is_forbidden_elsewhere_too() {
     let (here, there) = (free_address().await, free_address().await);
     let topology = topology(&[("1", here), ("2", there)]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let access = directory.path().join("access");
+    let reader = add_token(&access, "eyes", "reader@*");
     let server = |name, addr: SocketAddr| Config {
         addr: addr.to_string(),
         shard: shard(name),
         topology: topology.clone(),
         token: Secret::new(ROOT).ok(),
+        access_file: Some(access.clone()),
         ..config()
     };
     let mut strict = server("1", here);
     strict.ui.is_read_only = true;
+    strict.ui.payloads = ganger_dashboard::Payloads::Hidden;
     let (here, there) = (
         start_server(strict).await,
         start_server(server("2", there)).await,
     );
     let addr = here.addr();
     let root = format!("Authorization: Bearer {ROOT}\r\n");
-    let body = r#"{"kind":"a","id":"x"}"#;
+    let body = r#"{"kind":"a","id":"x","payload":"of-nobody-else"}"#;
     let answer = fetch(addr, "POST /api/v1/jobs?shard=2", &root, body).await;
     assert_eq!(status(&answer), "201", "{answer}");
+    let reading = sign_in(addr, reader.reveal()).await;
+    for (headers, sees) in [(&reading, false), (&sign_in(addr, ROOT).await, true)] {
+        let data = get(addr, "/ui/job?id=2/x&view=data", headers).await;
+        assert_eq!(status(&data), "200", "{data}");
+        assert_eq!(data.contains("of-nobody-else"), sees, "{data}");
+    }
     let cookie = sign_in(addr, ROOT).await;
     let job = get(addr, "/ui/job?id=2/x", &cookie).await;
     assert!(
