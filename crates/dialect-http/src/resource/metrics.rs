@@ -1,9 +1,11 @@
 //! `GET /metrics`: the metrics of all shards and of the process, in the Prometheus text format.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use futures::future::join_all;
 use ganger_document::names::show;
 use ganger_metrics::{CONTENT_TYPE, Exposition, Histogram, NumberFamily};
 use ganger_router::PeerState;
@@ -11,8 +13,12 @@ use ganger_shard::{MetricsSnapshot, RunMetrics};
 use ganger_types::JobState;
 use ganger_types::reply::PeerView;
 use http::header;
+use tokio::time::timeout;
 
 use crate::api::Api;
+
+/// How long a shard may take to tell about its messages.
+const PEERS_WAIT: Duration = Duration::from_secs(1);
 
 /// The id of a shard, and its metrics.
 type ShardSnapshot = (String, MetricsSnapshot);
@@ -187,9 +193,12 @@ async fn peers(api: &Api, out: &mut Exposition) {
     };
     let mut rows = Vec::new();
     let shards = api.shards();
-    for shard in &*shards {
-        // A stopped shard has no metrics.
-        let views = router.peers(shard).await.unwrap_or_default();
+    let asked = shards.iter().map(|shard| async move {
+        let views = timeout(PEERS_WAIT, router.peers(shard)).await;
+        // A shard that has stopped, or whose store confirms nothing, has none: the other metrics do not wait for it.
+        (shard, views.ok().and_then(Result::ok).unwrap_or_default())
+    });
+    for (shard, views) in join_all(asked).await {
         let views = views.into_iter();
         rows.extend(views.map(|(view, state)| (shard.id(), view, state)));
     }
