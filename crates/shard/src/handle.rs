@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ganger_metrics::Histogram;
-use ganger_store::{LogChunk, StoredJob};
+use ganger_store::{LogChunk, StoreHold, StoredJob};
 use ganger_types::command::Lease;
 use ganger_types::query::Query;
 use ganger_types::time::MICROS_PER_SECOND;
@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     /// Changes whenever an operation has begun, made progress or ended.
     pub(crate) operations: watch::Receiver<u64>,
     pub(crate) listener: Arc<MessageListener>,
+    /// What holds up the store's commits; `None` if it cannot tell.
+    pub(crate) hold: Option<StoreHold>,
     pub(crate) snapshot: Arc<Mutex<QueueSnapshot>>,
     pub(crate) next_waiter: AtomicU64,
 }
@@ -132,6 +134,7 @@ impl Handle {
     }
 
     async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
+        self.refuse_held_up(std::slice::from_ref(&command))?;
         let permit = self.shared.admission.enter(1, command.bytes())?;
         let origin = match &command {
             Command::Lease(lease) => Some(self.origin(lease)),
@@ -373,9 +376,24 @@ impl Handle {
         self.shared.listener.listen(listener);
     }
 
+    /// Refuses new work while the store confirms nothing: it would only wait for the same.
+    fn refuse_held_up(&self, commands: &[Command]) -> Result<(), CallError> {
+        let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
+        match hold {
+            Some(reason) if commands.iter().any(Command::is_new_work) => {
+                Err(CallError::unavailable(&self.shared.id, reason))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Returns whether the shard can work.
     pub fn health(&self) -> Health {
+        let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
         match &*self.shared.health.borrow() {
+            Health::Ready | Health::Full if hold.is_some() => Health::Unreachable {
+                reason: hold.unwrap_or_default(),
+            },
             Health::Starting { .. } => Health::Starting {
                 jobs: self.shared.metrics.gauges.loaded_jobs.get(),
             },
@@ -409,6 +427,9 @@ impl Handle {
             let ticket = ReplyChannel::QueueSnapshot(None, Arc::clone(&self.shared.snapshot));
             drop(self.send(Request::QueueSnapshot { ticket }));
         }
+        let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
+        let is_held_up = u64::from(hold.is_some());
+        self.shared.metrics.gauges.store_held_up.set(is_held_up);
         self.shared.metrics.snapshot(queues)
     }
 

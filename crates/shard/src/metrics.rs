@@ -194,6 +194,8 @@ metrics! {
         store_bytes,
         /// Bytes of the store's device that are held in reserve; 0 if there is no reserve.
         store_reserve_bytes,
+        /// 1 while the store is known to confirm no commits, for example for want of a standby; else 0.
+        store_held_up,
         /// Rows in the last durable commit.
         last_commit_changes,
         /// Live jobs loaded so far at the last start.

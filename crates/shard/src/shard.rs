@@ -86,7 +86,7 @@ fn spawn<S: Store>(
         opened.meta.next_event,
         Arc::clone(&metrics),
     );
-    let is_remote = store.is_remote();
+    let (is_remote, hold) = (store.is_remote(), store.hold());
     let (store_tasks, ordered) = channel();
     let (reports_out, reports) = channel();
     let executor = StoreExecutor::new(store, Arc::clone(&metrics), hooks.clone());
@@ -119,6 +119,7 @@ fn spawn<S: Store>(
             operations,
             commit_rate: CommitRate::new(clock.monotonic()),
             listener: Arc::clone(&listener),
+            hold,
             snapshot: Arc::new(Mutex::new(QueueSnapshot::default())),
             next_waiter: AtomicU64::new(1),
         }),

@@ -55,6 +55,7 @@ impl Handle {
                 outbox: watch::channel(0).1,
                 operations: watch::channel(0).1,
                 listener: Arc::new(MessageListener::default()),
+                hold: None,
                 snapshot: Arc::new(Mutex::new(QueueSnapshot::default())),
                 next_waiter: AtomicU64::new(1),
             }),

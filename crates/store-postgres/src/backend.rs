@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ganger_store::{Loaded, Reader};
+use ganger_store::{Loaded, Reader, StoreHold};
 use ganger_types::Commit;
 
 use crate::durability::Durability;
@@ -64,6 +64,11 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// # Errors
     /// As [`Backend::claiming`].
     fn writing(&self, epoch: u64) -> Result<Self::Writing, Fault>;
+
+    /// What holds up its commits; `None` if it cannot tell.
+    fn hold(&self) -> Option<StoreHold> {
+        None
+    }
 
     /// Tries something again while the database cannot be reached, for a bounded time.
     ///

@@ -47,6 +47,7 @@ mod session;
 mod settings;
 mod settings_error;
 mod shared;
+mod standby_wait;
 mod store;
 mod tables;
 #[cfg(test)]

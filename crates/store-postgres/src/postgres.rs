@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_store::rows::row::{from_sql, to_sql};
-use ganger_store::{Loaded, StoreError};
+use ganger_store::{Loaded, StoreError, StoreHold};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
@@ -24,6 +24,7 @@ use crate::row_tables::PostgresRows;
 use crate::schema::SLOTS;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::standby_wait::StandbyWait;
 
 /// Time for which a claim waits for an owner's transaction before it ends the sessions of that owner, and after that.
 const OWNER_WAIT: &str = "2s";
@@ -37,6 +38,8 @@ pub struct Postgres {
     pub(crate) names: Arc<Names>,
     /// Name of the node.
     node: String,
+    /// What holds up the commits of the shard.
+    hold: StoreHold,
 }
 
 impl Postgres {
@@ -46,11 +49,18 @@ impl Postgres {
             database: Arc::clone(database),
             names: Arc::new(names),
             node: node.to_owned(),
+            hold: StoreHold::default(),
         }
     }
 
     fn connect(&self, application: &str) -> Result<(Session, Durability), Fault> {
-        self.database.connect(application, &self.names.label)
+        let (session, durability) = self.database.connect(application, &self.names.label)?;
+        let watch = StandbyWait {
+            settings: Arc::clone(self.database.settings()),
+            application: application.to_owned(),
+            hold: self.hold.clone(),
+        };
+        Ok((session.watched(watch), durability))
     }
 }
 
@@ -66,6 +76,10 @@ impl Backend for Postgres {
 
     fn number(&self) -> u32 {
         self.names.number
+    }
+
+    fn hold(&self) -> Option<StoreHold> {
+        Some(self.hold.clone())
     }
 
     fn limits(&self) -> Limits {

@@ -23,6 +23,7 @@ use tokio_postgres::{AsyncMessage, Client, Error, NoTls, Row, Statement};
 
 use crate::fault::Fault;
 use crate::settings::Settings;
+use crate::standby_wait::StandbyWait;
 
 /// Time that a connection may take, over all hosts and addresses.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -30,7 +31,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(30);
 const STATEMENTS_MAX: usize = 1_000;
 
 /// Reads and writes the connection as far as possible.
-type Driver = Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
+pub(crate) type Driver =
+    Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
 /// A value of a statement's parameter, with its type.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -43,6 +45,8 @@ pub(crate) struct Session {
     warning: Option<String>,
     is_open: bool,
     patience: Duration,
+    /// Finds out why a statement waits; `None` for sessions that commit nothing.
+    watch: Option<StandbyWait>,
     /// Runs this connection only, on the thread that uses it. `None` while it is dropped.
     runtime: Option<Runtime>,
 }
@@ -109,8 +113,15 @@ impl Session {
             warning: None,
             is_open: true,
             patience: settings.patience,
+            watch: None,
             runtime: Some(runtime),
         })
+    }
+
+    /// The same session, whose statements may have to wait for a standby.
+    pub(crate) fn watched(mut self, watch: StandbyWait) -> Self {
+        self.watch = Some(watch);
+        self
     }
 
     /// Runs statements. After a lost connection, or without an answer in time, the session cannot be used any more;
@@ -135,6 +146,7 @@ impl Session {
             wire,
             driver,
             warning,
+            watch,
             runtime,
             ..
         } = self;
@@ -149,14 +161,19 @@ impl Session {
                     (Poll::Pending, None) => Poll::Pending,
                 }
             });
-            timeout(patience, driven).await
+            match &*watch {
+                Some(watch) => timeout(patience, watch.during(driven)).await,
+                None => timeout(patience, driven).await,
+            }
         });
         let done = driven.unwrap_or_else(|_| {
-            let reason = format!(
-                "the database did not answer in {} s",
-                patience.as_secs_f32()
-            );
-            Err(Fault::Lost(reason))
+            let hold = watch.as_ref().and_then(|watch| watch.hold.reason());
+            Err(Fault::Lost(hold.unwrap_or_else(|| {
+                format!(
+                    "the database did not answer in {} s",
+                    patience.as_secs_f32()
+                )
+            })))
         });
         if done.as_ref().is_err_and(Fault::is_lost) {
             self.is_open = false;
@@ -204,7 +221,11 @@ impl Drop for Session {
 }
 
 /// Lets the connection read and write as far as it can, in order. Returns why it has ended, if it has.
-fn drive(driver: &mut Driver, warning: &mut Option<String>, cx: &mut Context<'_>) -> Option<Fault> {
+pub(crate) fn drive(
+    driver: &mut Driver,
+    warning: &mut Option<String>,
+    cx: &mut Context<'_>,
+) -> Option<Fault> {
     loop {
         match driver(cx) {
             Poll::Pending => return None,
@@ -230,7 +251,7 @@ fn note(notice: &DbError, warning: &mut Option<String>) {
     }
 }
 
-async fn open(
+pub(crate) async fn open(
     settings: &Settings,
     application_name: &str,
     order: LoadBalanceHosts,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_store::waiting::RowWork;
-use ganger_store::{CommitError, Loaded, Opened, Store, StoreError};
+use ganger_store::{CommitError, Loaded, Opened, Store, StoreError, StoreHold};
 use ganger_types::{Commit, Epoch, ShardId};
 
 use crate::backend::{Backend, LogTables, RowTables, RowWrite};
@@ -347,6 +347,10 @@ impl<B: Backend> Store for ShardStore<B> {
 
     fn is_remote(&self) -> bool {
         true
+    }
+
+    fn hold(&self) -> Option<StoreHold> {
+        self.shared.backend.hold()
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {

@@ -8,6 +8,7 @@
 pub mod encoding;
 mod error;
 pub mod graph;
+mod hold;
 pub mod memory;
 pub mod merge;
 mod number_map;
@@ -22,6 +23,7 @@ pub mod waiting;
 
 pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
+pub use hold::StoreHold;
 pub use memory::MemoryStore;
 pub use number_map::{NumberHasher, NumberMap};
 pub use reader::{

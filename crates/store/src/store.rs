@@ -12,6 +12,7 @@ use ganger_types::{
 };
 
 use crate::error::{CommitError, StoreError};
+use crate::hold::StoreHold;
 use crate::reader::Reader;
 
 /// A row that the engine loads at its start.
@@ -150,6 +151,11 @@ pub trait Store: Send + 'static {
     /// own thread neither commits nor reads.
     fn is_remote(&self) -> bool {
         false
+    }
+
+    /// What holds up commits at times, for example a standby that is missing; `None` if the store cannot tell.
+    fn hold(&self) -> Option<StoreHold> {
+        None
     }
 
     /// Creates a reader, for any thread.

@@ -65,7 +65,7 @@ fn nothing_acknowledged_is_lost_whether_the_server_or_the_database_is_killed() -
 
 fn ask(client: &mut Client, method: &str, path: &str, body: &Value) -> Result<Response> {
     let answer = client.request(method, path, body);
-    answer.map_err(|error| anyhow!("{error:?}"))
+    answer.map_err(|error| anyhow!("{method} {path}: {error:?}"))
 }
 
 #[test]
@@ -213,4 +213,73 @@ fn a_cluster_that_cannot_be_used_is_refused_in_words() -> Result<()> {
     )?;
     ensure!(renamed.status.code() == Some(1), "{renamed:?}");
     Ok(())
+}
+
+/// Makes every commit of the database wait for a standby of this name; for none if it is empty.
+fn wait_for_standby(cluster: &TestCluster, name: &str) -> Result<()> {
+    cluster.sql(&format!(
+        "ALTER SYSTEM SET synchronous_standby_names = '{name}'"
+    ))?;
+    cluster.sql("SELECT pg_reload_conf()")?;
+    Ok(())
+}
+
+#[test]
+fn a_missing_standby_is_named_new_work_is_refused_and_jobs_can_be_read() -> Result<()> {
+    let Some(cluster) = TestCluster::new("a_missing_standby_is_named_new_work", 1)? else {
+        return Ok(());
+    };
+    let directory = tempfile::tempdir()?;
+    let node = cluster.node(directory.path(), "a")?;
+    let mut server = node.start()?;
+    let mut client = node.client();
+    let job = |id: &str| serde_json::json!({"kind": "k", "id": id});
+    let path = "/api/v1/jobs";
+    ensure!(ask(&mut client, "POST", path, &job("before"))?.status == 201);
+    wait_for_standby(&cluster, "nobody")?;
+    // This one waits, as nobody knows yet that it will.
+    let mut other = node.client();
+    let waiting = thread::spawn(move || ask(&mut other, "POST", path, &job("during")));
+    let null = Value::Null;
+    let unready = loop {
+        let answer = ask(&mut client, "GET", "/readyz", &null)?;
+        if answer.status != 200 {
+            break answer.to_text();
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    ensure!(unready.contains("unreachable"), "{unready}");
+    let shown = ask(&mut client, "GET", "/api/v1/server", &null)?.to_text();
+    ensure!(shown.contains("synchronous standby"), "{shown}");
+    let metrics = ask(&mut client, "GET", "/metrics", &null)?.to_text();
+    ensure!(
+        metrics.contains("ganger_store_held_up{shard=\"1\"} 1"),
+        "{metrics}"
+    );
+    let refused = ask(&mut client, "POST", path, &job("refused"))?;
+    let text = refused.to_text();
+    ensure!(
+        refused.status == 503 && text.contains("synchronous standby"),
+        "{text}"
+    );
+    let read = ask(&mut client, "GET", "/api/v1/jobs/before", &null)?;
+    ensure!(read.status == 200, "jobs can be read: {}", read.to_text());
+    wait_for_standby(&cluster, "")?;
+    let taken = waiting.join().expect("no panic")?;
+    ensure!(
+        taken.status == 201,
+        "it goes on by itself: {}",
+        taken.to_text()
+    );
+    server.wait_until_ready(TIMEOUT)?;
+    ensure!(ask(&mut client, "POST", path, &job("after"))?.status == 201);
+    let metrics = ask(&mut client, "GET", "/metrics", &null)?.to_text();
+    ensure!(
+        metrics.contains("ganger_store_held_up{shard=\"1\"} 0"),
+        "{metrics}"
+    );
+    let refused = ask(&mut client, "GET", "/api/v1/jobs/refused", &null)?;
+    ensure!(refused.status == 404, "what was refused was not taken");
+    server.stop()?;
+    node.expect_no_panic()
 }

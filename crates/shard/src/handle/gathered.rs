@@ -114,6 +114,7 @@ impl Handle {
         &self,
         commands: Vec<Command>,
     ) -> Result<(Request<ReplyChannel>, PendingReplies), CallError> {
+        self.refuse_held_up(&commands)?;
         let bytes = commands.iter().map(Command::bytes).sum();
         let permit = self.shared.admission.enter(commands.len(), bytes)?;
         let reads = if self.shared.check.ownership.is_some() {

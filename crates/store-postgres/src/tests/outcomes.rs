@@ -170,6 +170,40 @@ fn a_shard_without_its_standby_waits_and_goes_on_by_itself() {
         .expect("it owns the shard");
 }
 
+/// It is named while the commit still waits, and until one ends.
+#[test]
+fn a_missing_standby_is_named_while_a_commit_waits_for_it() {
+    let Some(mut ground) = Ground::start("a_missing_standby_is_named") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut settings = ground.settings();
+    settings.outage_max = Duration::ZERO;
+    let mut store = store(settings, number);
+    let hold = store.hold().expect("it can tell");
+    let epoch = store.open().expect("it opens").epoch;
+    assert_eq!(hold.reason(), None);
+    wait_for_nobody(&ground, true);
+    let committing = thread::spawn(move || (store.commit(&commit(epoch, 1)), store));
+    let reason = loop {
+        match hold.reason() {
+            Some(reason) => break reason,
+            None => thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    assert!(reason.contains("synchronous_standby_names"), "{reason}");
+    assert!(!committing.is_finished(), "it has not been given up");
+    wait_for_nobody(&ground, false);
+    let (committed, mut store) = committing.join().expect("it ends");
+    committed.expect("nothing is waited for any more");
+    assert_eq!(hold.reason(), None);
+    // A statement that only takes long is not taken for one that waits.
+    store
+        .commit(&commit(epoch, 2))
+        .expect("it goes on by itself");
+    assert_eq!(hold.reason(), None);
+}
+
 #[test]
 fn a_connection_that_was_ended_while_idle_is_made_again() {
     let Some(mut ground) = Ground::start("a_connection_that_was_ended_while_idle") else {

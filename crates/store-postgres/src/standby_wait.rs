@@ -1,0 +1,91 @@
+//! Finds out that a statement waits for a synchronous standby, while it waits.
+//!
+//! A commit that no standby confirms looks like a database that does not answer. Another connection can tell the two
+//! apart: the server shows what each of its sessions waits for.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::poll_fn;
+use ganger_store::StoreHold;
+use tokio::time::{sleep, timeout};
+use tokio_postgres::config::LoadBalanceHosts;
+use tokio_postgres::types::Type;
+
+use crate::fault::Fault;
+use crate::session::{Parameter, drive, open};
+use crate::settings::Settings;
+
+/// Time after which a statement that has not ended is asked about, and the time between two questions.
+const ASK_AFTER: Duration = Duration::from_secs(1);
+/// Longest time for the answer.
+const ASK_MAX: Duration = Duration::from_secs(3);
+
+const QUESTION: &str = "SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = $1 AND wait_event = 'SyncRep'";
+
+/// What callers are told.
+const REASON: &str = "commits wait for a synchronous standby of the database, and none confirms them: start a standby \
+    that `synchronous_standby_names` names, or change that setting. The server goes on by itself";
+
+/// Watches the statements of a session.
+pub(crate) struct StandbyWait {
+    pub(crate) settings: Arc<Settings>,
+    /// Name of the session, as the server shows it.
+    pub(crate) application: String,
+    pub(crate) hold: StoreHold,
+}
+
+impl StandbyWait {
+    /// Waits for the end of a statement, and finds out meanwhile whether a standby is what it waits for.
+    pub(crate) async fn during<T>(
+        &self,
+        statement: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let mut statement = pin!(statement);
+        let asking = async {
+            loop {
+                sleep(ASK_AFTER).await;
+                if let Ok(Ok(true)) = timeout(ASK_MAX, self.ask()).await
+                    && self.hold.set(REASON)
+                {
+                    tracing::warn!(session = self.application, "{REASON}");
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            done = &mut statement => {
+                if done.is_ok() && self.hold.clear() {
+                    tracing::info!(session = self.application, "a standby confirms commits again");
+                }
+                done
+            }
+            () = asking => unreachable!("it asks until it is dropped"),
+        }
+    }
+
+    /// Asks the server over another connection whether the session waits for a standby.
+    async fn ask(&self) -> Result<bool, Fault> {
+        let (client, mut driver) =
+            open(&self.settings, "ganger/why", LoadBalanceHosts::Disable).await?;
+        let mut warning = None;
+        let end = poll_fn(|cx| match drive(&mut driver, &mut warning, cx) {
+            Some(fault) => std::task::Poll::Ready(fault),
+            None => std::task::Poll::Pending,
+        });
+        let parameters: [Parameter<'_>; 1] = [(&self.application, Type::TEXT)];
+        let question = client.query_typed(QUESTION, &parameters);
+        let rows = tokio::select! {
+            biased;
+            rows = question => rows?,
+            fault = end => return Err(fault),
+        };
+        let waiting: i64 = match rows.first() {
+            Some(row) => row.try_get(0)?,
+            None => 0,
+        };
+        Ok(waiting > 0)
+    }
+}
