@@ -51,6 +51,12 @@ impl Hubs {
         }
     }
 
+    /// Number of pages that somebody looks at.
+    fn open(&self) -> usize {
+        let hubs = self.by_page.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.values().filter(|hub| hub.strong_count() > 0).count()
+    }
+
     /// A place, unless all are taken.
     fn seat(&self) -> Option<Seat> {
         let before = self.viewers.fetch_add(1, Ordering::Relaxed);

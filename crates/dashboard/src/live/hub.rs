@@ -19,8 +19,10 @@ use crate::view::View;
 const ANYWAY_AFTER: Duration = Duration::from_secs(10);
 /// Likewise a page with shards of other servers, whose events this one does not hear.
 const ELSEWHERE_AFTER: Duration = Duration::from_secs(2);
-/// Making a page takes at most this part of the time.
-const SHARE: u32 = 10;
+/// Making all pages takes at most this part of the time of a processor: jobs come first.
+const SHARE: u32 = 25;
+/// Longest pause for that.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// A part as it is sent.
 #[derive(Clone, Debug)]
@@ -156,7 +158,10 @@ async fn run(
         alive
             .newest
             .send_replace(Arc::new(snapshot(made, positions, number)));
-        let pause = pace.max(began.elapsed() * SHARE);
+        let pages = u32::try_from(view.site.hubs.open()).unwrap_or(u32::MAX);
+        let share = SHARE.saturating_mul(pages.max(1));
+        let pause = began.elapsed().saturating_mul(share).min(PAUSE_MAX);
+        let pause = pace.max(pause);
         drop(alive);
         tokio::select! {
             () = stopping.cancelled() => return,

@@ -1,12 +1,17 @@
 //! One subscription a shard, however many pages are open: it marks the pages that an event may change.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use ganger_shard::{Handle, Subscription};
-use ganger_types::ShardId;
+use ganger_types::{Event, ShardId};
+use tokio::time::sleep;
 
 use super::hub::Hub;
+
+/// Time between two looks at the events of a shard: far less than between two states of a page.
+const REST: Duration = Duration::from_millis(25);
 
 /// The pages that are made again for the events of a shard.
 type Watched = Arc<Mutex<Vec<Weak<Hub>>>>;
@@ -29,7 +34,8 @@ impl Pumps {
     }
 }
 
-/// Reads events until no page is open any more.
+/// Reads events until no page is open any more: many at a time, without copies, because a busy shard has a hundred
+/// thousand of them a second.
 async fn run(shard: Handle, watched: Watched) {
     let mut events: Option<Subscription> = None;
     loop {
@@ -39,40 +45,51 @@ async fn run(shard: Handle, watched: Watched) {
                 Ok(fresh) => none.insert(fresh),
                 Err(error) => {
                     tracing::debug!(%error, "pages follow no events; they are made again at intervals");
-                    watched
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .clear();
+                    lock(&watched).clear();
                     return;
                 }
             },
         };
-        match subscription.next().await {
-            Ok(event) => each(&watched, |hub| hub.note(&event)),
-            Err(_) => {
-                // Too slow, or the shard has ended: what was missed may concern every page.
-                events = None;
-                each(&watched, Hub::mark);
-                if matches!(shard.health(), ganger_shard::Health::Stopped { .. }) {
-                    watched
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .clear();
-                    return;
-                }
+        // Looked up once for all events that are there; not before, because a page ends once nobody holds it.
+        let open: Mutex<Vec<Arc<Hub>>> = Mutex::default();
+        let note = |event: &Event| -> Option<()> {
+            let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+            if open.is_empty() {
+                *open = alive(&watched);
+            }
+            for hub in open.iter() {
+                hub.note(event);
+            }
+            None
+        };
+        if subscription.pick(note).await.is_err() {
+            // Too slow, or the shard has ended: what was missed may concern every page.
+            events = None;
+            for hub in alive(&watched) {
+                hub.mark();
+            }
+            if matches!(shard.health(), ganger_shard::Health::Stopped { .. }) {
+                lock(&watched).clear();
+                return;
             }
         }
-        let mut hubs = watched.lock().unwrap_or_else(PoisonError::into_inner);
-        hubs.retain(|hub| hub.strong_count() > 0);
-        if hubs.is_empty() {
-            return;
+        drop(open);
+        {
+            let mut hubs = lock(&watched);
+            hubs.retain(|hub| hub.strong_count() > 0);
+            if hubs.is_empty() {
+                return;
+            }
         }
+        sleep(REST).await;
     }
 }
 
-fn each(watched: &Watched, act: impl Fn(&Hub)) {
-    let hubs = watched.lock().unwrap_or_else(PoisonError::into_inner);
-    for hub in hubs.iter().filter_map(Weak::upgrade) {
-        act(&hub);
-    }
+fn lock(watched: &Watched) -> MutexGuard<'_, Vec<Weak<Hub>>> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The pages that are open.
+fn alive(watched: &Watched) -> Vec<Arc<Hub>> {
+    lock(watched).iter().filter_map(Weak::upgrade).collect()
 }
