@@ -14,8 +14,8 @@ use ganger_shard::Handle;
 use ganger_types::{Namespace, ShardId};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::fault::Fault;
@@ -113,17 +113,47 @@ async fn ask_elsewhere<Q: Question>(
     let answer = others.send(shard, request, view.rights.identity()).await;
     let answer = answer.map_err(wrong)?;
     let status = answer.status();
-    if status == StatusCode::FORBIDDEN {
-        let heading = format!("You may not do this on shard {shard}");
-        let detail = "Its server does not allow it, or shows a read only dashboard.";
-        return Err(Fault::new("permission_denied", heading, detail));
-    }
-    if status != StatusCode::OK {
-        return Err(wrong(format!("its server answered {status}")));
-    }
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect();
     let body = body.await.map_err(|error| wrong(error.to_string()))?;
-    serde_json::from_slice(&body.to_bytes()).map_err(|error| wrong(error.to_string()))
+    let body = body.to_bytes();
+    if status != StatusCode::OK {
+        let Ok(refusal) = serde_json::from_slice::<Refusal>(&body) else {
+            return Err(wrong(format!("its server answered {status}")));
+        };
+        return Err(refusal.into_fault(shard, status));
+    }
+    serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))
+}
+
+/// Why another server did not answer a question.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Refusal {
+    heading: String,
+    detail: String,
+}
+
+impl From<&Fault> for Refusal {
+    fn from(fault: &Fault) -> Self {
+        Self {
+            heading: fault.heading.clone(),
+            detail: fault.detail.clone(),
+        }
+    }
+}
+
+impl Refusal {
+    /// The fault here: a page of several shards goes on without one whose server cannot answer now.
+    fn into_fault(self, shard: &ShardId, status: StatusCode) -> Fault {
+        let heading = format!("Shard {shard}: {}", self.heading);
+        match status {
+            StatusCode::FORBIDDEN => Fault::new("permission_denied", heading, self.detail),
+            StatusCode::TOO_MANY_REQUESTS => Fault::new("overloaded", heading, self.detail),
+            _ if status.is_client_error() => Fault::new("invalid_value", heading, self.detail),
+            _ => {
+                Fault::new("unavailable", heading, self.detail).retry_after(Duration::from_secs(1))
+            }
+        }
+    }
 }
 
 fn request<Q: Question>(namespace: &Namespace, shard: &ShardId, body: Vec<u8>) -> Request<Body> {

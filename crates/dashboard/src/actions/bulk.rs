@@ -244,7 +244,12 @@ pub(super) async fn on_each<Q: crate::question::Question<Answer = Changed>>(
             }
             Err(fault) if is_single => return Err(fault),
             Err(fault) => {
-                let reason = |name| format!("{name}: {}, look at it again", fault.heading);
+                let why = if fault.code == "unavailable" {
+                    format!("{}, look at it again", fault.heading)
+                } else {
+                    fault.detail
+                };
+                let reason = |name| format!("{name}: {why}");
                 all.skipped.extend(names.into_iter().map(reason));
             }
         }

@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::page::Stop;
 use crate::pages;
 use crate::params::Params;
-use crate::question::{QUESTION_BYTES_MAX, Question, WHAT, answer};
+use crate::question::{QUESTION_BYTES_MAX, Question, Refusal, WHAT, answer};
 use crate::view::View;
 
 use super::Asked;
@@ -38,6 +38,7 @@ async fn answer_named(view: &View, name: &str, body: &[u8]) -> Result<Bytes, Fau
         actions::changes::Try,
         data::events::Kept,
         data::jobs::Count,
+        data::jobs::ExactCount,
         data::jobs::GroupCounts,
         data::jobs::List,
         data::operations::Newest,
@@ -63,7 +64,7 @@ impl Asked<'_> {
     pub(super) async fn answer_question(&self, body: Body) -> Response<Body> {
         let view = match self.view(self.query).await {
             Ok(view) => view,
-            Err(Stop::Fault(fault)) => return self.outside(&fault),
+            Err(Stop::Fault(fault)) => return self.refusal(&fault),
             Err(stop) => return self.stopped(stop),
         };
         let params = Params::read_any(self.query);
@@ -75,8 +76,15 @@ impl Asked<'_> {
         };
         match answer {
             Ok(answer) => json(answer),
-            Err(fault) => self.outside(&fault),
+            Err(fault) => self.refusal(&fault),
         }
+    }
+
+    fn refusal(&self, fault: &Fault) -> Response<Body> {
+        let text = serde_json::to_vec(&Refusal::from(fault)).unwrap_or_default();
+        let mut response = json(text.into());
+        *response.status_mut() = (self.site.settings.status_of)(fault.code);
+        response
     }
 }
 

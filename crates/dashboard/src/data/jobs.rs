@@ -250,15 +250,32 @@ impl Question for List {
     }
 }
 
-/// How many jobs of a shard match, however many records that takes.
+/// How many jobs of a shard match, where memory tells.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Count {
     query: JobQuery,
 }
 
+/// The same, however many records that takes.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ExactCount(Count);
+
+impl Question for ExactCount {
+    const NAME: &'static str = "exact_count_of_jobs";
+    const WAIT: Duration = Duration::from_secs(60);
+    type Answer = u64;
+
+    fn operation(&self) -> &'static str {
+        self.0.operation()
+    }
+
+    async fn ask(&self, view: &View, shard: &Handle) -> Result<u64, Fault> {
+        self.0.ask(view, shard).await
+    }
+}
+
 impl Question for Count {
     const NAME: &'static str = "count_of_jobs";
-    const WAIT: Duration = Duration::from_secs(60);
     type Answer = u64;
 
     fn operation(&self) -> &'static str {
@@ -308,7 +325,7 @@ pub(crate) async fn known_count(view: &View, query: &JobQuery) -> Result<Option<
 /// Counts all jobs that match, however many records that takes.
 pub(crate) async fn exact_count(view: &View, query: &JobQuery) -> Result<u64, Fault> {
     let query = query.clone();
-    let counts = view.gather(&Count { query }).await?;
+    let counts = view.gather(&ExactCount(Count { query })).await?;
     if let Some(shard) = counts.missing.silent.first() {
         let heading = format!("Shard {shard} cannot be reached");
         let detail = "The jobs cannot be counted exactly without it.";

@@ -374,7 +374,7 @@ fn first_steps(view: &View) -> Markup {
         div.first {
             h2 { "No jobs yet." }
             p { "Enqueue one from a shell, over HTTP, or here:" }
-            (command("ganger submit --kind hello --payload '{\"name\": \"world\"}'"))
+            (command("echo '{\"kind\": \"hello\", \"payload\": {\"name\": \"world\"}}' | ganger submit"))
             (command(&format!("curl -X POST -H 'content-type: application/json' -d '{{\"kind\": \"hello\"}}' {origin}/api/v1/jobs")))
             (command("ganger worker --queue default --dir ./programs"))
             @if view.rights.may_do("enqueueJob") {

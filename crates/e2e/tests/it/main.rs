@@ -30,6 +30,7 @@ mod rolling_restart;
 mod same_documents;
 mod security;
 mod shards;
+mod shown_commands;
 mod stop;
 mod store_faults;
 mod top;

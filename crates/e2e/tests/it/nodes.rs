@@ -296,10 +296,10 @@ fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -
     // The first node came alone and got all; its shards are not moved to one that has just come.
     let owner = nodes.owner("b", "1")?.context("it has an owner")?;
     ensure!(owner == "a", "{over_http}");
-    let submit = [
-        "--server", &url, "submit", "--kind", "k", "--queue", "in-view",
-    ];
-    run_successfully(&submit, &[])?;
+    let job = serde_json::json!({"kind": "k", "queue": "in-view"});
+    let mut client = nodes.setup("b").client();
+    let taken = client.request("POST", "/api/v1/jobs", &job);
+    ensure!(taken.is_ok_and(|answer| answer.status == 201));
     let queues = ask(nodes.setup("b"), "/ui/queues")?.to_text();
     ensure!(
         queues.contains("in-view"),

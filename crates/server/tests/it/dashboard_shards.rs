@@ -115,6 +115,7 @@ const PAGES: &[(&str, &str)] = &[
     ("/ui/jobs", "waits#"),
     ("/ui/jobs?state=failed", "broken#"),
     ("/ui/jobs?kind=kind#", "runs#"),
+    ("/ui/jobs?state=failed&count=exact", "2 jobs match"),
     ("/ui/failures", "group#"),
     ("/ui/failure?group=group#", "fails#"),
     ("/ui/schedules", "nightly#"),
