@@ -163,7 +163,7 @@ pub(super) async fn last_job(
 fn list(view: &View, rows: &[Row]) -> Markup {
     if rows.is_empty() {
         let next =
-            widgets::command("ganger schedule put nightly --cron '30 2 * * *' --kind report");
+            widgets::command("ganger schedule set nightly --cron '30 2 * * *' --kind report");
         return empty("No schedules yet.", &next);
     }
     let head = html! {
