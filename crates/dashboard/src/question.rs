@@ -94,7 +94,7 @@ impl Shard {
         answer.unwrap_or_else(|_| {
             Err(match self {
                 Self::Here(shard) => silent(shard, Q::WAIT),
-                Self::Elsewhere(shard) => unreached(shard, &late(Q::WAIT)),
+                Self::Elsewhere(shard) => unanswered::<Q>(shard, &late(Q::WAIT)),
             })
         })
     }
@@ -105,7 +105,7 @@ async fn ask_elsewhere<Q: Question>(
     shard: &ShardId,
     question: &Q,
 ) -> Result<Q::Answer, Fault> {
-    let wrong = |reason: String| unreached(shard, &reason);
+    let wrong = |reason: String| unanswered::<Q>(shard, &reason);
     let body = serde_json::to_vec(question).map_err(|error| wrong(error.to_string()))?;
     let request = request::<Q>(view.namespace(), shard, body);
     let others = view.site.settings.others.as_deref();
@@ -170,9 +170,15 @@ fn late(wait: Duration) -> String {
     format!("its server has not answered within {}", span(wait))
 }
 
-fn unreached(shard: &ShardId, reason: &str) -> Fault {
+/// No answer came. What was asked to change may have been changed all the same.
+fn unanswered<Q: Question>(shard: &ShardId, reason: &str) -> Fault {
     let heading = format!("Shard {shard} cannot be reached");
-    Fault::new("unavailable", heading, reason.to_owned()).retry_after(Duration::from_secs(1))
+    let detail = if Q::IS_CHANGE {
+        format!("{reason}; whether it was done there is not known, so look before you repeat it")
+    } else {
+        reason.to_owned()
+    };
+    Fault::new("unavailable", heading, detail).retry_after(Duration::from_secs(1))
 }
 
 /// Answers a question of another server about a shard of this one, the only one of the view.

@@ -71,11 +71,17 @@ async fn act(view: &View, form: &Form, chosen: JobsAction, plan: Plan) -> Result
         graph: plan.graph,
         reason: form.fields.text("reason")?.unwrap_or_default().to_owned(),
     };
-    let mut changed = 0;
+    let (mut changed, mut failed) = (None, Vec::new());
     for shard in plan.shards {
-        changed += shard.ask(view, &question).await?;
+        match shard.ask(view, &question).await {
+            Ok(jobs) => *changed.get_or_insert(0) += jobs,
+            Err(fault) if changed.is_none() => return Err(fault),
+            // Other shards are changed, which must be said too.
+            Err(fault) => failed.push(format!(" {}: {}.", fault.heading, fault.detail)),
+        }
     }
-    Ok(done(chosen, changed, &plan.shown))
+    let jobs = changed.unwrap_or_default();
+    Ok(done(chosen, jobs, &plan.shown, &failed.concat()))
 }
 
 async fn plan(view: &View, form: &Form, chosen: JobsAction) -> Result<Plan, Fault> {
@@ -192,9 +198,9 @@ fn ask(view: &View, form: &Form, chosen: JobsAction, plan: &Plan, refusal: Optio
     question.page(view, form)
 }
 
-fn done(chosen: JobsAction, jobs: u64, shown: &str) -> Done {
+fn done(chosen: JobsAction, jobs: u64, shown: &str, failed: &str) -> Done {
     let text = format!(
-        "{} {} of the graph {}.",
+        "{} {} of the graph {}.{failed}",
         chosen.done(),
         plural(jobs, "job"),
         plain(shown)

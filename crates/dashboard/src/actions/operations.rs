@@ -44,7 +44,7 @@ pub(super) async fn start(
 ) -> Result<Done, Fault> {
     let jobs: u64 = shards.iter().map(|(_, would)| would).sum();
     let may_end_soon = wanted.is_all && wanted.spread_over.is_none() && jobs <= FEW_JOBS_MAX;
-    let mut begun = Vec::new();
+    let (mut begun, mut failed) = (Vec::new(), Vec::new());
     for (shard, would) in shards {
         if would == 0 && wanted.is_all {
             continue;
@@ -57,10 +57,17 @@ pub(super) async fn start(
             spread_over: wanted.spread_over,
             reason: wanted.reason.clone(),
         };
-        let Stored(record) = shard.ask(view, &question).await?;
-        begun.push((shard, record));
+        match shard.ask(view, &question).await {
+            Ok(Stored(record)) => begun.push((shard, record)),
+            Err(fault) if begun.is_empty() => return Err(fault),
+            // Others have begun, which must be said too.
+            Err(fault) => failed.push(format!(" {}: {}.", fault.heading, fault.detail)),
+        }
     }
-    if may_end_soon && let Some(ended) = ends_of(view, &begun).await? {
+    if may_end_soon
+        && failed.is_empty()
+        && let Ok(Some(ended)) = ends_of(view, &begun).await
+    {
         let done = ended.iter().map(|record| record.done).sum();
         let skipped = ended.iter().map(|record| record.skipped + record.failed);
         return Ok(notice(chosen.done(), done, skipped.sum(), &[]));
@@ -73,7 +80,8 @@ pub(super) async fn start(
         .iter()
         .map(|(shard, record)| operation_name(shard.id(), record.number))
         .collect();
-    let text = format!("Started {}: it goes on by itself.", names.join(", "));
+    let names = names.join(", ");
+    let text = format!("Started {names}: it goes on by itself.{}", failed.concat());
     Ok(Done::Notice {
         notice: Notice::done(text),
         to: Some(to.as_str().to_owned()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use ganger_e2e::cluster::TestCluster;
-use ganger_e2e::command::{run, run_successfully};
+use ganger_e2e::command::{run, run_successfully, wait_for};
 use ganger_e2e::http::{Client, Response};
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
@@ -241,13 +241,10 @@ fn a_missing_standby_is_named_new_work_is_refused_and_jobs_can_be_read() -> Resu
     let mut other = node.client();
     let waiting = thread::spawn(move || ask(&mut other, "POST", path, &job("during")));
     let null = Value::Null;
-    let unready = loop {
+    let unready = wait_for("the missing standby to be noticed", || {
         let answer = ask(&mut client, "GET", "/readyz", &null)?;
-        if answer.status != 200 {
-            break answer.to_text();
-        }
-        thread::sleep(Duration::from_millis(50));
-    };
+        Ok((answer.status != 200).then(|| answer.to_text()))
+    })?;
     ensure!(unready.contains("unreachable"), "{unready}");
     let shown = ask(&mut client, "GET", "/api/v1/server", &null)?.to_text();
     ensure!(shown.contains("synchronous standby"), "{shown}");
