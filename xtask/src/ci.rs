@@ -85,6 +85,11 @@ pub(crate) fn cut_power(arguments: &[String]) -> Result<()> {
     run_optimised(POWER_CUTS, arguments)
 }
 
+/// Runs faults against a cluster, with the optimised program unless `GANGER_BIN` names another one.
+pub(crate) fn chaos(arguments: &[String]) -> Result<()> {
+    process::run(line("run --quiet --package ganger-e2e --example chaos --").args(arguments))
+}
+
 /// Runs a program of the optimised profile. It is built together with the others, because alone it would need other
 /// features of the libraries, which would all be compiled again.
 fn run_optimised(program: &str, arguments: &[String]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Development tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`,
+//! Development tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `chaos`,
 //! `bench-cluster`, `bench-dashboard`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
 //! Each tool is a module that runs other programs and reads files; no part of the product depends on them.
@@ -44,6 +44,8 @@ usage: cargo xtask COMMAND
   fuzz [ARGS]    run every fuzz target on the stable toolchain: [--seconds N | --runs N] [--seed S], 10 seconds
                  each and a new seed unless said otherwise
   abuse [ATTACK] attack a server over its ports, and measure its memory, its health and the calls of others
+  chaos [OPTIONS]
+                 hit a cluster over PostgreSQL under load with every fault at every moment; `--help` tells the options
   bench-peers [OPTIONS]
                  measure ganger beside Redis, PostgreSQL, beanstalkd and a bare server, in one run on this machine;
                  `--help` tells the options
@@ -79,6 +81,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ("powercut", rest) => ci::cut_power(rest),
         ("fuzz", rest) => ci::fuzz(rest),
         ("abuse", rest) => abuse::run(rest),
+        ("chaos", rest) => ci::chaos(rest),
         (bench_peers::bare::COMMAND, rest) => bench_peers::bare::serve(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-cluster", rest) => bench_cluster::run(rest),

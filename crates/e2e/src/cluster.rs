@@ -13,7 +13,7 @@ use crate::skip::note_skip;
 /// The database of the cluster.
 pub const DATABASE: &str = "ganger";
 /// Password of the role of the nodes.
-const PASSWORD: &str = "a secret of nodes";
+pub(crate) const PASSWORD: &str = "a secret of nodes";
 
 /// A private PostgreSQL with a cluster in it.
 pub struct TestCluster {

@@ -2,6 +2,7 @@
 //!
 //! The client keeps its connection. If there is no answer, it reports whether the server may have received the request.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -43,10 +44,11 @@ impl Response {
     }
 }
 
-/// A client with at most one connection to a server.
+/// A client with at most one connection to a server, or to one of several that serve the same jobs.
 #[derive(Debug)]
 pub struct Client {
-    server: SocketAddr,
+    /// The servers. The first one is asked; one that does not answer becomes the last.
+    servers: VecDeque<SocketAddr>,
     timeout: Duration,
     connection: Option<BufReader<TcpStream>>,
     token: Option<String>,
@@ -55,8 +57,13 @@ pub struct Client {
 impl Client {
     /// Creates a client that waits at most `timeout` for any answer.
     pub fn new(server: SocketAddr, timeout: Duration) -> Self {
+        Self::of_any(&[server], timeout)
+    }
+
+    /// Creates a client that asks the first of these servers, and the next one after it got no answer.
+    pub fn of_any(servers: &[SocketAddr], timeout: Duration) -> Self {
         Self {
-            server,
+            servers: servers.iter().copied().collect(),
             timeout,
             connection: None,
             token: None,
@@ -99,6 +106,20 @@ impl Client {
         content: &str,
         body: &[u8],
     ) -> Result<Response, RequestError> {
+        let answer = self.exchange(method, path, content, body);
+        if answer.is_err() {
+            self.servers.rotate_left(1);
+        }
+        answer
+    }
+
+    fn exchange(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: &str,
+        body: &[u8],
+    ) -> Result<Response, RequestError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect().map_err(RequestError::NotSent)?,
@@ -114,7 +135,7 @@ impl Client {
         });
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\n{shown}{kind}Content-Length: {}\r\n\r\n",
-            self.server,
+            self.servers[0],
             body.len()
         );
         let mut bytes = request.into_bytes();
@@ -132,7 +153,7 @@ impl Client {
     }
 
     fn connect(&self) -> std::io::Result<BufReader<TcpStream>> {
-        let stream = TcpStream::connect_timeout(&self.server, self.timeout)?;
+        let stream = TcpStream::connect_timeout(&self.servers[0], self.timeout)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(self.timeout))?;
         stream.set_write_timeout(Some(self.timeout))?;

@@ -11,6 +11,7 @@
 
 pub mod api;
 pub mod binary;
+pub mod chaos;
 pub mod checker;
 pub mod clients;
 pub mod cluster;

@@ -1,5 +1,6 @@
 //! A load of producers and workers, which continue through faults of the server and record what they observe.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,8 +12,9 @@ use serde_json::{Value, json};
 use crate::api::Api;
 use crate::checker::{self, Counts};
 use crate::history::{History, Lease, Operation, Outcome, Recorder};
+use crate::http::Client;
 use crate::random::Random;
-use crate::server::Setup;
+use crate::server::{CLIENT_TIMEOUT, Setup};
 
 /// The queue of all clients.
 const QUEUE: &str = "load";
@@ -39,7 +41,8 @@ pub struct Plan {
 /// Running clients of a server.
 pub struct Load {
     recorder: Recorder,
-    setup: Setup,
+    servers: Vec<SocketAddr>,
+    timeout: Duration,
     plan: Plan,
     shared: Arc<Shared>,
     producers: Vec<JoinHandle<()>>,
@@ -60,9 +63,16 @@ struct Shared {
 impl Load {
     /// Starts the clients of a server.
     pub fn start(setup: &Setup, plan: Plan) -> Self {
+        Self::start_at(&[setup.address], CLIENT_TIMEOUT, plan)
+    }
+
+    /// Starts clients of several servers that serve the same jobs. Each asks one of them, and the next one after it got
+    /// no answer within `timeout`.
+    pub fn start_at(servers: &[SocketAddr], timeout: Duration, plan: Plan) -> Self {
         let mut load = Self {
             recorder: Recorder::default(),
-            setup: setup.clone(),
+            servers: servers.to_vec(),
+            timeout,
             plan,
             shared: Arc::default(),
             producers: Vec::new(),
@@ -86,12 +96,20 @@ impl Load {
 
     fn client(&self, number: u64) -> LoadClient {
         LoadClient {
-            api: Api::new(self.setup.client()),
+            api: self.api(number),
             recorder: self.recorder.clone(),
             random: Random::new(self.plan.seed.wrapping_mul(1_000_003).wrapping_add(number)),
             shared: Arc::clone(&self.shared),
             backlog_max: self.plan.backlog_max,
         }
+    }
+
+    /// A client that asks first the server that its number chooses.
+    fn api(&self, number: u64) -> Api {
+        let mut servers = self.servers.clone();
+        let first = usize::try_from(number).unwrap_or(0) % servers.len();
+        servers.rotate_left(first);
+        Api::new(Client::of_any(&servers, self.timeout))
     }
 
     /// Returns the recorder of all clients.
@@ -132,7 +150,7 @@ impl Load {
         }
         jobs.sort();
         jobs.dedup();
-        let mut api = Api::new(self.setup.client());
+        let mut api = self.api(0);
         let found = wait_for_final_jobs(&mut api, &jobs, timeout)?;
         self.shared.has_ended.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..).chain(self.reader.take()) {

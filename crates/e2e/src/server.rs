@@ -18,6 +18,8 @@ use crate::ports::free_address;
 
 /// Longest time for a server to become ready or to end.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a client waits for an answer.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The setup of a server, which is the same at every start.
 #[derive(Clone, Debug)]
@@ -94,7 +96,7 @@ impl Setup {
 
     /// Returns a client of the server.
     pub fn client(&self) -> Client {
-        Client::new(self.address, Duration::from_secs(20))
+        Client::new(self.address, CLIENT_TIMEOUT)
     }
 
     /// Returns the server's log so far.

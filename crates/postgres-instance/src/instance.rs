@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+mod standstill;
 #[cfg(test)]
 mod tests;
 
@@ -362,7 +363,7 @@ impl Instance {
     fn own_settings(&self) -> String {
         format!(
             "port = {}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
-             shared_buffers = 16MB\nmax_connections = 50\ndeadlock_timeout = 200ms\n",
+             shared_buffers = 16MB\nmax_connections = 100\ndeadlock_timeout = 200ms\n",
             self.port,
             self.directory.path().display()
         )

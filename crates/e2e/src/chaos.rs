@@ -1,0 +1,199 @@
+//! Faults of every kind in a cluster under load, and a check of what its clients observed.
+//!
+//! Three nodes serve the jobs of one load over a PostgreSQL with standbys. In each round a fault hits one part at one
+//! moment, ends again, and every node must serve. At the end all jobs must have ended, and their history must be possible.
+
+mod case;
+mod fault;
+mod links;
+mod sockets;
+mod topology;
+
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+pub use self::case::{Case, Fault, FormerPrimary, Moment, Target, all_cases};
+use self::topology::{LEASE, Topology, node_name};
+use crate::checker::Counts;
+use crate::history::{Elapsed, Exchange, Operation, Outcome};
+use crate::load::{Load, Plan};
+use crate::random::Random;
+use crate::server::tail;
+
+/// Time after a fault in which every node must serve again.
+const RECOVERY_MAX: Duration = Duration::from_secs(90);
+/// Time in which all jobs must have ended after the last fault.
+const FINISH_MAX: Duration = Duration::from_secs(120);
+/// Longest time that a client waits for an answer before it asks another node.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Completions after a fault that show that the load goes on.
+const COMPLETIONS: usize = 5;
+
+/// What runs, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the test, for the note that it was skipped.
+    pub test: String,
+    /// Seed of the choices and of the load. It does not determine the times.
+    pub seed: u64,
+    /// Standbys of the database for which every commit waits.
+    pub standbys: usize,
+    /// Whether nodes reach the database through a pooler.
+    pub has_pooler: bool,
+    /// The faults, one after the other.
+    pub cases: Vec<Case>,
+}
+
+/// What happened in one round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The case that this round was for.
+    pub case: Case,
+    /// Why nothing was done; `None` if it was.
+    pub void: Option<String>,
+    /// Longest time without an acknowledged change, from the fault until every node served again.
+    pub pause: Duration,
+    /// Whether another node owned the shard of the load afterwards.
+    pub has_moved: bool,
+}
+
+/// What happened in all rounds.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The rounds, in order.
+    pub rounds: Vec<Round>,
+    /// What the clients observed.
+    pub counts: Counts,
+}
+
+/// Runs the rounds; each is reported as soon as it is over. `None` where this cannot run, with a note.
+///
+/// # Errors
+/// If a node does not serve after a fault, ends by itself or panics, or if the history shows that a promise was broken.
+/// The error names the directory with the logs of the nodes.
+pub fn run(options: &Options, report: impl FnMut(&Round)) -> Result<Option<Report>> {
+    let Some(mut topology) = Topology::start(&options.test, options.standbys, options.has_pooler)?
+    else {
+        return Ok(None);
+    };
+    let done = run_rounds(&mut topology, options, report);
+    if done.is_err() {
+        topology.keep_logs();
+    }
+    let logs = topology.directory().display().to_string();
+    done.with_context(|| format!("seed {}; logs are in {logs}", options.seed))
+        .map(Some)
+}
+
+fn run_rounds(
+    topology: &mut Topology,
+    options: &Options,
+    mut report: impl FnMut(&Round),
+) -> Result<Report> {
+    let servers: Vec<SocketAddr> = topology
+        .nodes
+        .iter()
+        .map(|node| node.setup.address)
+        .collect();
+    let plan = Plan {
+        seed: options.seed,
+        producers: 2,
+        workers: 3,
+        backlog_max: 60,
+    };
+    let load = Load::start_at(&servers, PATIENCE, plan);
+    let mut random = Random::new(options.seed);
+    let mut rounds = Vec::new();
+    for case in &options.cases {
+        let begun = load.recorder().now();
+        let before = topology.owner()?;
+        let done = fault::inject(topology, *case, &mut random).with_context(|| case.to_string())?;
+        wait_until_all_serve(topology, &load).with_context(|| case.to_string())?;
+        let round = Round {
+            case: *case,
+            void: done.err(),
+            pause: longest_pause(&load.recorder().exchanges(), begun, load.recorder().now()),
+            has_moved: topology.owner()? != before,
+        };
+        report(&round);
+        rounds.push(round);
+    }
+    let (_, counts) = load.finish(FINISH_MAX)?;
+    topology.stop()?;
+    Ok(Report { rounds, counts })
+}
+
+/// Waits until the load goes on, and every node is ready and reads the shard of the load.
+fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Result<()> {
+    let (begun, completed) = (Instant::now(), load.completed());
+    loop {
+        let mut waits_for = None;
+        for (number, node) in topology.nodes.iter_mut().enumerate() {
+            if let Some(ended) = node.server.exit_status()? {
+                bail!(
+                    "{} ended with {ended}:\n{}",
+                    node_name(number),
+                    tail(&node.setup.log_text())
+                );
+            }
+            for path in ["/readyz", "/api/v1/jobs?limit=1&shard=1"] {
+                let answer = crate::http::Client::new(node.setup.address, PATIENCE).request(
+                    "GET",
+                    path,
+                    &serde_json::Value::Null,
+                );
+                if !matches!(&answer, Ok(answer) if answer.status == 200) {
+                    waits_for = Some(format!("{}: {path}: {answer:?}", node_name(number)));
+                }
+            }
+        }
+        let has_gone_on = load.completed() >= completed + COMPLETIONS;
+        if waits_for.is_none() && has_gone_on {
+            return Ok(());
+        }
+        if begun.elapsed() > RECOVERY_MAX {
+            let what = waits_for.unwrap_or_else(|| "the load does not go on".to_owned());
+            bail!("after {RECOVERY_MAX:?}: {what}");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Returns the longest time between two changes that were acknowledged in this time.
+fn longest_pause(exchanges: &[Exchange], from: Elapsed, to: Elapsed) -> Duration {
+    let is_change = |exchange: &&Exchange| {
+        let is_write = !matches!(exchange.operation, Operation::Lease { .. });
+        is_write && matches!(exchange.outcome, Outcome::Done { .. })
+    };
+    let times = exchanges
+        .iter()
+        .filter(is_change)
+        .map(|exchange| exchange.answered_at);
+    let mut times: Vec<Elapsed> = times.filter(|at| (from..=to).contains(at)).collect();
+    times.extend([from, to]);
+    times.sort();
+    let pauses = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    pauses.max().unwrap_or_default()
+}
+
+/// Returns a short description of a round, for a list.
+pub fn describe(round: &Round) -> String {
+    let case = round.case.to_string();
+    match &round.void {
+        Some(reason) => format!("{case:<50} void: {reason}"),
+        None => {
+            let moved = if round.has_moved {
+                ", another owner"
+            } else {
+                ""
+            };
+            format!(
+                "{case:<50} {:.1} s without a change{moved}",
+                round.pause.as_secs_f64()
+            )
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Three nodes over a PostgreSQL with standbys, and perhaps a pooler, with a link between each two that talk.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use ganger_postgres_instance::{Instance, Pooler, missing_pooler};
+
+use super::links::{End, Links};
+use crate::cluster::{PASSWORD, TestCluster};
+use crate::command::wait_for;
+use crate::server::{Server, Setup, TIMEOUT};
+use crate::skip::note_skip;
+
+/// Number of nodes in every run.
+pub(super) const NODES: usize = 3;
+/// Time without a beat after which others take a node's shards over.
+pub(super) const LEASE: Duration = Duration::from_secs(3);
+/// Number of shards. The load's jobs are all in the first one.
+const SHARDS: u32 = 2;
+/// Library that gives a program another wall clock.
+const CLOCK_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+/// Sessions of a pooler with its server.
+const POOL: u32 = 20;
+
+/// One node and its process.
+pub(super) struct Node {
+    /// How it is started.
+    pub(super) setup: Setup,
+    /// The process that runs now.
+    pub(super) server: Server,
+    /// File with what its wall clock is wrong by.
+    clock: std::path::PathBuf,
+}
+
+/// One server of the database, with its number in the nodes' list of hosts.
+pub(super) struct Database {
+    /// Its place in the list of hosts.
+    pub(super) number: usize,
+    /// The standby that has this number now.
+    pub(super) instance: Instance,
+}
+
+/// The whole of it.
+pub(super) struct Topology {
+    /// The cluster. Its server is the primary of the database.
+    pub(super) cluster: TestCluster,
+    /// Number of the primary.
+    pub(super) primary: usize,
+    /// The other servers of the database.
+    pub(super) standbys: Vec<Database>,
+    /// The nodes, by their numbers.
+    pub(super) nodes: Vec<Node>,
+    /// The links between all of them.
+    pub(super) links: Links,
+    pooler: Option<Pooler>,
+    directory: tempfile::TempDir,
+}
+
+impl Topology {
+    /// Starts everything; `None`, and a note, where there is no PostgreSQL, or no pooler if one is asked for.
+    pub(super) fn start(test: &str, standbys: usize, has_pooler: bool) -> Result<Option<Self>> {
+        if let Some(reason) = missing_pooler().filter(|_| has_pooler) {
+            note_skip(test, &reason);
+            return Ok(None);
+        }
+        let name = "cluster_name = 'pg0'\n";
+        let Some(cluster) = TestCluster::with_settings(test, SHARDS, name)? else {
+            return Ok(None);
+        };
+        let mut topology = Self {
+            cluster,
+            primary: 0,
+            standbys: Vec::new(),
+            nodes: Vec::new(),
+            links: Links::default(),
+            pooler: None,
+            directory: tempfile::Builder::new().prefix("ganger-chaos").tempdir()?,
+        };
+        for number in 1..=standbys {
+            topology.add_standby(number)?;
+        }
+        topology.wait_for_standbys(standbys)?;
+        if has_pooler {
+            topology.start_pooler()?;
+        }
+        for number in 0..NODES {
+            topology.add_node(number)?;
+        }
+        Ok(Some(topology))
+    }
+
+    /// Number of the node that owns the shard of the load; `None` if none does.
+    pub(super) fn owner(&self) -> Result<Option<usize>> {
+        let owner = self
+            .cluster
+            .sql("SELECT holder FROM ganger.place WHERE shard = 1")?;
+        Ok((0..NODES).find(|number| node_name(*number) == owner))
+    }
+
+    /// Directory with what the nodes logged.
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Keeps that directory after the end.
+    pub(super) fn keep_logs(&mut self) {
+        self.directory.disable_cleanup(true);
+    }
+
+    /// Starts a node again that was killed.
+    pub(super) fn restart(&mut self, number: usize) -> Result<()> {
+        let node = &mut self.nodes[number];
+        node.server = node.setup.spawn()?;
+        self.links.is_process(number, node.server.id());
+        Ok(())
+    }
+
+    /// Whether nodes can have another wall clock here.
+    pub(super) fn has_clocks() -> bool {
+        Path::new(CLOCK_LIBRARY).exists()
+    }
+
+    /// Sets a node's wall clock to this many hours after the right time, from its next start on. Once it was started so,
+    /// its clock jumps.
+    pub(super) fn set_clock(&mut self, number: usize, hours: i64) -> Result<()> {
+        let node = &mut self.nodes[number];
+        let variables = clock_variables(&node.clock);
+        if !node.setup.variables.contains(&variables[0]) {
+            node.setup.variables.extend(variables);
+        }
+        Ok(fs::write(&node.clock, format!("{hours:+}h\n"))?)
+    }
+
+    /// Promotes the first standby, which the others follow then. The former primary is returned, and nobody's standby.
+    pub(super) fn promote(&mut self) -> Result<Database> {
+        ensure!(!self.standbys.is_empty(), "there is no standby");
+        let new = self.standbys.remove(0);
+        // The others follow it before: one that still heard of the former primary could get ahead of the new one.
+        for standby in &self.standbys {
+            new.instance.lead(&standby.instance)?;
+        }
+        new.instance.promote()?;
+        let old = std::mem::replace(&mut self.cluster.postgres, new.instance);
+        let number = std::mem::replace(&mut self.primary, new.number);
+        Ok(Database {
+            number,
+            instance: old,
+        })
+    }
+
+    /// Makes a new standby with this number, which is free.
+    pub(super) fn add_standby(&mut self, number: usize) -> Result<()> {
+        let instance = self.cluster.postgres.standby(&format!("pg{number}"))?;
+        self.links
+            .lead(End::Database(number), loopback(instance.port()));
+        self.standbys.push(Database { number, instance });
+        Ok(())
+    }
+
+    /// Stops the pooler, and starts another one; without one, nothing happens.
+    pub(super) fn restart_pooler(&mut self) -> Result<()> {
+        if self.pooler.take().is_some() {
+            self.start_pooler()?;
+        }
+        Ok(())
+    }
+
+    /// Puts a pooler before the primary.
+    fn start_pooler(&mut self) -> Result<()> {
+        let pooler = Pooler::start(&self.cluster.postgres, "ganger_node", PASSWORD, POOL)?;
+        self.links
+            .lead(End::Database(self.primary), loopback(pooler.port()));
+        self.pooler = Some(pooler);
+        Ok(())
+    }
+
+    /// Lets commits wait for so many standbys, and waits until they are there.
+    fn wait_for_standbys(&self, standbys: usize) -> Result<()> {
+        self.links
+            .lead(End::Database(0), loopback(self.cluster.postgres.port()));
+        if standbys == 0 {
+            return Ok(());
+        }
+        let names: Vec<String> = (0..=standbys).map(|number| format!("pg{number}")).collect();
+        let setting = format!(
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY {standbys} ({})'",
+            names.join(", ")
+        );
+        let others = self.standbys.iter().map(|standby| &standby.instance);
+        for server in others.chain([&self.cluster.postgres]) {
+            server.sql("postgres", &setting)?;
+            server.sql("postgres", "SELECT pg_reload_conf()")?;
+        }
+        wait_for("the standbys", || {
+            let sql =
+                "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')";
+            Ok((self.cluster.sql(sql)? == standbys.to_string()).then_some(()))
+        })
+    }
+
+    fn add_node(&mut self, number: usize) -> Result<()> {
+        let directory = self.directory.path().join(node_name(number));
+        fs::create_dir(&directory)?;
+        let mut setup = self.cluster.member(
+            &directory,
+            &node_name(number),
+            &format!("{}s", LEASE.as_secs()),
+        )?;
+        let hosts: Result<Vec<String>> = (0..=self.standbys.len())
+            .map(|database| Ok(self.links.to_database(number, database)?.to_string()))
+            .collect();
+        let own = format!("127.0.0.1:{}", self.cluster.postgres.port());
+        setup.arguments[1] = setup.arguments[1].replace(&own, &hosts?.join(","));
+        if self.pooler.is_some() {
+            setup
+                .variables
+                .push(("GANGER_STORE_PREPARED".to_owned(), "false".to_owned()));
+        }
+        let advertised = self.links.to_node(number)?;
+        self.links.lead(End::Node(number), setup.address);
+        setup
+            .arguments
+            .extend(["--advertise".to_owned(), advertised.to_string()]);
+        let clock = directory.join("clock");
+        let mut server = setup.spawn()?;
+        self.links.is_process(number, server.id());
+        server.wait_until_ready(TIMEOUT)?;
+        self.nodes.push(Node {
+            setup,
+            server,
+            clock,
+        });
+        Ok(())
+    }
+
+    /// Stops all nodes in order; none may have panicked.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        for node in &mut self.nodes {
+            node.server
+                .stop()
+                .with_context(|| node.setup.log.display().to_string())?;
+            node.setup.expect_no_panic()?;
+        }
+        Ok(())
+    }
+}
+
+/// Variables of a process whose wall clock a file sets. Its other clocks stay right.
+fn clock_variables(file: &Path) -> [(String, String); 4] {
+    [
+        ("LD_PRELOAD", CLOCK_LIBRARY.to_owned()),
+        ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+        ("FAKETIME_CACHE_DURATION", "1".to_owned()),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+}
+
+/// Name of a node.
+pub(super) fn node_name(number: usize) -> String {
+    format!("n{number}")
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
