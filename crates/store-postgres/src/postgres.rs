@@ -239,7 +239,9 @@ impl ClaimTables for PostgresClaim {
     }
 
     fn commit(&mut self) -> Result<(), Fault> {
-        self.batch("COMMIT")
+        self.batch("COMMIT")?;
+        self.session.has_committed();
+        Ok(())
     }
 
     fn rollback(&mut self) -> Result<(), Fault> {
@@ -296,8 +298,10 @@ impl LogTables for PostgresLog {
 
     fn append(&mut self, target: Target, place: Place, body: &[u8]) -> Result<u64, Fault> {
         let sql = log::append_sql(&self.names, target);
-        self.session
-            .run(async |wire| log::append(wire, &sql, place, body).await)
+        let session = &mut self.session;
+        let appended = session.run(async |wire| log::append(wire, &sql, place, body).await)?;
+        session.has_committed();
+        Ok(appended)
     }
 
     fn fence(&mut self) -> Result<Option<Fence>, Fault> {

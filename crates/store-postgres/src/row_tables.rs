@@ -93,9 +93,15 @@ impl PostgresRows {
             before: before.sequence,
         };
         let places = &mut self.places;
-        self.session.run_for(TRANSACTION_MAX, async |wire| {
+        let session = &mut self.session;
+        let header = session.run_for(TRANSACTION_MAX, async |wire| {
             transaction.run(wire, merged, places, header).await
-        })
+        })?;
+        // Rows that follow the log are committed without waiting for a standby.
+        if matches!(kind, RowWrite::AtOnce { .. }) {
+            session.has_committed();
+        }
+        Ok(header)
     }
 }
 

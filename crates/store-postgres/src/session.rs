@@ -124,6 +124,13 @@ impl Session {
         self
     }
 
+    /// Notes that the last statement was a commit and has ended well, unless the server warned that nobody has a copy.
+    pub(crate) fn has_committed(&self) {
+        if let (Some(watch), None) = (&self.watch, &self.warning) {
+            watch.has_ended();
+        }
+    }
+
     /// Runs statements. After a lost connection, or without an answer in time, the session cannot be used any more;
     /// what it was doing is not cancelled.
     pub(crate) fn run<T>(

@@ -56,13 +56,18 @@ impl StandbyWait {
         };
         tokio::select! {
             biased;
-            done = &mut statement => {
-                if done.is_ok() && self.hold.clear() {
-                    tracing::info!(session = self.application, "a standby confirms commits again");
-                }
-                done
-            }
+            done = &mut statement => done,
             () = asking => unreachable!("it asks until it is dropped"),
+        }
+    }
+
+    /// Notes that a commit has been confirmed. That another statement has ended says nothing: it did not wait for a standby.
+    pub(crate) fn has_ended(&self) {
+        if self.hold.clear() {
+            tracing::info!(
+                session = self.application,
+                "a standby confirms commits again"
+            );
         }
     }
 

@@ -1,15 +1,17 @@
 //! Outcomes of commits: waits for a standby that are cancelled, settings that are refused, shards that are not there.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ganger_store::{CommitError, Reader, Store, StoreError};
+use ganger_store::{CommitError, Reader, Store, StoreError, StoreHold};
 use ganger_types::{JobKey, ShardId};
 
 use super::support::{Ground, admin_settings, commit, store};
 use crate::admin::{Admin, AdminError};
 use crate::durability::DurabilityMode;
 use crate::session::Session;
+use crate::standby_wait::StandbyWait;
 
 /// Makes every commit wait for a standby that does not exist, or ends that.
 fn wait_for_nobody(ground: &Ground, does_wait: bool) {
@@ -201,6 +203,27 @@ fn a_missing_standby_is_named_while_a_commit_waits_for_it() {
     store
         .commit(&commit(epoch, 2))
         .expect("it goes on by itself");
+    assert_eq!(hold.reason(), None);
+}
+
+/// A claim reads before it commits, and rows are written without waiting for a standby.
+#[test]
+fn a_standby_stays_missing_until_a_commit_is_confirmed() {
+    let Some(ground) = Ground::start("a_standby_stays_missing") else {
+        return;
+    };
+    let (settings, hold) = (Arc::new(ground.settings()), StoreHold::default());
+    let session = Session::connect(&settings, "ganger/1/claim").expect("it connects");
+    let mut session = session.watched(StandbyWait {
+        settings: Arc::clone(&settings),
+        application: "ganger/1/claim".to_owned(),
+        hold: hold.clone(),
+    });
+    hold.set("no standby");
+    let read = session.run(async |wire| wire.batch("SELECT 1").await);
+    read.expect("it is connected");
+    assert!(hold.reason().is_some(), "a read has shown nothing");
+    session.has_committed();
     assert_eq!(hold.reason(), None);
 }
 
