@@ -1,11 +1,14 @@
 //! Waits for the moment of a case, does what it says, and undoes it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use ganger_postgres_instance::Instance;
 use rustix::process::Signal;
+use serde_json::json;
 
 use super::LEASE;
 use super::case::{Case, Fault, FormerPrimary, Moment, Target};
@@ -22,6 +25,8 @@ const DATABASE_AWAY: Duration = Duration::from_secs(1);
 const FENCED_AFTER: Duration = Duration::from_secs(6);
 /// By what a slow link is slow.
 const DELAY: Duration = Duration::from_millis(500);
+/// Characters of the payload of a job that fills the log.
+const FILLER: usize = 400_000;
 /// Longest wait for a statement at which a fault is to begin.
 const MOMENT_MAX: Duration = Duration::from_secs(15);
 
@@ -87,7 +92,12 @@ fn wait_for_moment(
     match moment {
         Moment::Steady => thread::sleep(Duration::from_millis(200 + random.below(800))),
         Moment::Rows => return wait_for_statement(topology, "ganger_s_1.jobs"),
-        Moment::Truncate => return wait_for_statement(topology, "TRUNCATE"),
+        Moment::Truncate => {
+            let filler = Filler::start(topology, owner);
+            let found = wait_for_statement(topology, "TRUNCATE");
+            filler.stop();
+            return found;
+        }
         Moment::Claim => {
             topology.nodes[owner].server.kill()?;
             undo.restart = Some(owner);
@@ -106,6 +116,38 @@ fn wait_for_moment(
         }
     }
     Ok(Ok(()))
+}
+
+/// Enqueues large jobs that nobody takes, so that tables of the log are full and emptied soon.
+struct Filler {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Filler {
+    fn start(topology: &Topology, node: usize) -> Self {
+        let mut client = topology.nodes[node].setup.client();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut random = Random::new(0);
+            while !over.load(Ordering::Relaxed) {
+                // It does not become smaller when it is compressed.
+                let pieces = (0..FILLER / 16).map(|_| format!("{:016x}", random.draw()));
+                let text = pieces.collect::<Vec<_>>().concat();
+                let job =
+                    json!({ "queue": "filler", "kind": "filler", "shard": "1", "payload": text });
+                // Whether it is taken does not matter.
+                let _ = client.request("POST", "/api/v1/jobs", &job);
+            }
+        });
+        Self { is_over, thread }
+    }
+
+    fn stop(self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+    }
 }
 
 fn words(arguments: &[String]) -> Vec<&str> {
