@@ -85,7 +85,7 @@ pub(crate) async fn connect(
     let node = config.postgres.node.clone().unwrap_or_else(machine);
     let member = match config.postgres.cluster {
         None => None,
-        Some(_) => Some(Arc::new(join(config, addr, &node)?)),
+        Some(_) => Some(Arc::new(join(config, &database, addr, &node)?)),
     };
     tracing::info!(cluster = %found, identity = %directory.identity, node, shards = config.shards.len(), "the cluster of the database");
     Ok(Some(Cluster {
@@ -97,7 +97,12 @@ pub(crate) async fn connect(
 }
 
 /// Prepares a process that is one of several nodes: its shards come and go, and so do the addresses of the others.
-fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership, StartError> {
+fn join(
+    config: &mut Config,
+    database: &Database,
+    addr: SocketAddr,
+    node: &str,
+) -> Result<Membership, StartError> {
     let wrong = |place: &str, reason: &str| {
         StartError::Config(ConfigError {
             place: place.to_owned(),
@@ -143,7 +148,7 @@ fn join(config: &mut Config, addr: SocketAddr, node: &str) -> Result<Membership,
         home: config.shards[0].clone(),
         owners,
         counters: Arc::default(),
-        marks: Arc::default(),
+        marks: Arc::new(Marks::new(database.newest())),
     })
 }
 

@@ -34,7 +34,7 @@ pub struct Database {
     state: Mutex<State>,
     /// Signalled when a connection is given back.
     returned: Condvar,
-    newest: NewestServer,
+    newest: Arc<NewestServer>,
 }
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Database {
             settings: Arc::new(settings),
             state: Mutex::default(),
             returned: Condvar::new(),
-            newest: NewestServer::default(),
+            newest: Arc::default(),
         }))
     }
 
@@ -68,6 +68,11 @@ impl Database {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the newest server of the database, which other nodes are told of and tell of.
+    pub fn newest(&self) -> &Arc<NewestServer> {
+        &self.newest
     }
 
     /// Returns how often another server has taken the place of the one that was used before.
@@ -84,6 +89,12 @@ impl Database {
         self.connect_newest(application, |session| {
             durability::inspect(session, &self.settings, label)
         })
+    }
+
+    /// [`Database::connect`], without looking at what a commit survives there.
+    pub(crate) fn connect_unchecked(&self, application: &str) -> Result<Session, Fault> {
+        let (session, _) = self.connect_newest(application, durability::server)?;
+        Ok(session)
     }
 
     /// Connects to a server that accepts writes and is no former primary. `inspect` asks it who it is.
@@ -223,10 +234,7 @@ impl Slot<'_> {
     fn session(&mut self) -> Result<&mut Session, Fault> {
         if !self.session.as_mut().is_some_and(Session::is_alive) {
             self.session = None;
-            let made = self
-                .database
-                .connect_newest("ganger/reader", durability::server)?;
-            self.session = Some(made.0);
+            self.session = Some(self.database.connect_unchecked("ganger/reader")?);
             self.server = self.database.server();
         }
         Ok(self.session.as_mut().expect("it was just made"))

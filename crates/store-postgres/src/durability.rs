@@ -2,7 +2,10 @@
 
 use ganger_store::StoreError;
 
+use tokio_postgres::Row;
+
 use crate::fault::Fault;
+use crate::newest::ServerIdentity;
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -66,7 +69,18 @@ pub struct Durability {
     pub timeline: u32,
 }
 
-const SERVER: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
+impl Durability {
+    /// Returns who the server is.
+    pub(crate) fn identity(&self) -> ServerIdentity {
+        ServerIdentity {
+            system_identifier: self.system_identifier,
+            timeline: self.timeline,
+        }
+    }
+}
+
+/// Asks a server who it is; [`identity_in`] reads the row.
+pub(crate) const SERVER: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
 
 /// Asks the server of a reading connection who it is. What a commit survives there is not asked.
@@ -78,9 +92,21 @@ pub(crate) fn server(session: &mut Session) -> Result<Durability, Fault> {
     let row = rows
         .first()
         .ok_or_else(|| Fault::Lost("the server does not tell who it is".to_owned()))?;
-    let wal_file: String = row.try_get(1)?;
+    let ServerIdentity {
+        system_identifier,
+        timeline,
+    } = identity_in(row)?;
     Ok(Durability {
         mode: DurabilityMode::None,
+        system_identifier,
+        timeline,
+    })
+}
+
+/// Reads the answer to [`SERVER`].
+pub(crate) fn identity_in(row: &Row) -> Result<ServerIdentity, Fault> {
+    let wal_file: String = row.try_get(1)?;
+    Ok(ServerIdentity {
         system_identifier: row.try_get(0)?,
         timeline: timeline_of(&wal_file),
     })

@@ -63,6 +63,7 @@ pub use import::Imported;
 #[doc(hidden)]
 pub use limits::Limits;
 pub use mark::{KnownMark, Mark};
+pub use newest::{NewestServer, ServerIdentity};
 pub use nodes::{
     BEAT_EVERY, BeatError, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
     OWNERSHIP_LEASE_MIN, Seen, SeenNode, SeenShard, set_draining,
@@ -84,7 +85,6 @@ pub mod rules {
     pub use crate::header::Header;
     pub use crate::log::Target;
     pub use crate::mark::epoch_after_rewind;
-    pub use crate::newest::NewestServer;
     pub use crate::postgres::{Postgres, PostgresClaim, PostgresLog};
     pub use crate::record::{Place, in_rows, open};
     pub use crate::row_tables::PostgresRows;

@@ -7,11 +7,20 @@ use std::sync::{Mutex, PoisonError};
 use crate::durability::Durability;
 use crate::fault::Fault;
 
-/// The server of a database that this process has used last.
+/// Who a server of a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerIdentity {
+    /// Number of the cluster of databases, which its standbys share.
+    pub system_identifier: i64,
+    /// Number that every promotion of a standby raises; 0 if the server does not tell it.
+    pub timeline: u32,
+}
+
+/// The newest server of a database that this process has used, or heard of from another node.
 #[derive(Debug, Default)]
 pub struct NewestServer {
-    /// System identifier and timeline; `None` before the first connection.
-    seen: Mutex<Option<(i64, u32)>>,
+    /// `None` before the first connection.
+    seen: Mutex<Option<ServerIdentity>>,
     /// How often another server has taken the place of the one before.
     number: AtomicU64,
 }
@@ -23,12 +32,12 @@ impl NewestServer {
     /// If it is a former primary: a server with a newer timeline has been used.
     pub fn admit(&self, found: &Durability) -> Result<(), Fault> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = (found.system_identifier, found.timeline);
+        let found = found.identity();
         match *seen {
             Some(before) if before == found => {}
             // Servers that do not tell their timeline all have number 0.
-            Some((system, timeline)) if system == found.0 && timeline > found.1 && found.1 > 0 => {
-                let found = found.1;
+            Some(before) if before.is_newer_than(found) && found.timeline > 0 => {
+                let (found, timeline) = (found.timeline, before.timeline);
                 return Err(Fault::Lost(format!(
                     "the server has timeline {found} and is a former primary: one with timeline {timeline} has taken its place"
                 )));
@@ -43,9 +52,33 @@ impl NewestServer {
         Ok(())
     }
 
+    /// Takes note of a server that was found elsewhere, or that another node has told of. Returns whether it has taken the
+    /// place of the one that this process uses; from then on that one is a former primary here too.
+    pub fn learn(&self, told: ServerIdentity) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_newer = seen.is_some_and(|before| told.is_newer_than(before));
+        if is_newer {
+            *seen = Some(told);
+            self.number.fetch_add(1, Ordering::AcqRel);
+        }
+        is_newer
+    }
+
+    /// Returns the newest server that is known; `None` before the first connection.
+    pub fn now(&self) -> Option<ServerIdentity> {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns how often another server has taken the place of the one before.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
+    }
+}
+
+impl ServerIdentity {
+    /// Whether it has taken the place of that other server of the same database.
+    fn is_newer_than(self, other: Self) -> bool {
+        self.system_identifier == other.system_identifier && self.timeline > other.timeline
     }
 }
 
@@ -72,6 +105,26 @@ mod tests {
         assert_eq!(newest.number(), 1);
         assert!(!admit(1));
         assert!(admit(2));
+        assert_eq!(newest.number(), 1);
+    }
+
+    #[test]
+    fn a_former_primary_is_known_from_others_too() {
+        let newest = NewestServer::default();
+        let told = |system_identifier, timeline| {
+            newest.learn(ServerIdentity {
+                system_identifier,
+                timeline,
+            })
+        };
+        assert!(!told(7, 9), "it knows no server yet");
+        assert!(newest.admit(&server(7, 2)).is_ok());
+        assert!(!told(7, 2) && !told(7, 1) && !told(8, 3));
+        assert_eq!(newest.number(), 0);
+        assert!(told(7, 3));
+        assert_eq!(newest.number(), 1);
+        assert!(newest.admit(&server(7, 2)).is_err());
+        assert!(newest.admit(&server(7, 3)).is_ok());
         assert_eq!(newest.number(), 1);
     }
 

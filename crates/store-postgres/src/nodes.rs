@@ -133,7 +133,8 @@ pub enum BeatError {
 /// A node of a cluster: its beats, and its part in placing the shards.
 pub struct Member {
     database: Arc<Database>,
-    session: Option<Session>,
+    /// The connection, with the number of its server.
+    session: Option<(Session, u64)>,
     name: NodeName,
     has_joined: bool,
     watches: Watches,
@@ -274,16 +275,21 @@ impl Member {
     }
 }
 
-/// Returns the connection of the node, made again if it has ended.
+/// Returns the connection of the node, made again if it has ended or another server has taken the place of its own: a
+/// former primary that still answers would confirm what is not so any more.
 fn connected<'a>(
     database: &Database,
-    session: &'a mut Option<Session>,
+    session: &'a mut Option<(Session, u64)>,
 ) -> Result<&'a mut Session, Fault> {
-    if !session.as_mut().is_some_and(Session::is_alive) {
+    let is_usable =
+        |(session, server): &mut (Session, u64)| *server == database.server() && session.is_alive();
+    if !session.as_mut().is_some_and(is_usable) {
         *session = None;
-        *session = Some(Session::connect(database.settings(), "ganger/node")?);
+        let made = database.connect_unchecked("ganger/node")?;
+        *session = Some((made, database.server()));
     }
-    Ok(session.as_mut().expect("it was just made"))
+    let (session, _) = session.as_mut().expect("it was just made");
+    Ok(session)
 }
 
 /// Says what to do if the tables of the nodes are missing: an earlier program prepared the database.

@@ -59,6 +59,7 @@ impl Postgres {
             settings: Arc::clone(self.database.settings()),
             application: application.to_owned(),
             hold: self.hold.clone(),
+            newest: Arc::clone(self.database.newest()),
         };
         Ok((session.watched(watch), durability))
     }

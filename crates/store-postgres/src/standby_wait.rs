@@ -13,7 +13,9 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::types::Type;
 
+use crate::durability::{SERVER, identity_in};
 use crate::fault::Fault;
+use crate::newest::NewestServer;
 use crate::session::{Parameter, drive, open};
 use crate::settings::Settings;
 
@@ -35,19 +37,27 @@ pub(crate) struct StandbyWait {
     /// Name of the session, as the server shows it.
     pub(crate) application: String,
     pub(crate) hold: StoreHold,
+    pub(crate) newest: Arc<NewestServer>,
 }
 
 impl StandbyWait {
-    /// Waits for the end of a statement, and finds out meanwhile whether a standby is what it waits for.
+    /// Waits for the end of a statement, and finds out meanwhile whether a standby is what it waits for, and whether another
+    /// server has taken the place of its own, on which nothing is waited for any more.
     pub(crate) async fn during<T>(
         &self,
         statement: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
+        let server = self.newest.number();
         let mut statement = pin!(statement);
         let asking = async {
             loop {
                 sleep(ASK_AFTER).await;
-                if let Ok(Ok(true)) = timeout(ASK_MAX, self.ask()).await
+                let asked = timeout(ASK_MAX, self.ask()).await;
+                if self.newest.number() != server {
+                    let reason = "another server has taken the place of the database";
+                    return Fault::Lost(reason.to_owned());
+                }
+                if let Ok(Ok(true)) = asked
                     && self.hold.set(REASON)
                 {
                     tracing::warn!(session = self.application, "{REASON}");
@@ -57,7 +67,7 @@ impl StandbyWait {
         tokio::select! {
             biased;
             done = &mut statement => done,
-            () = asking => unreachable!("it asks until it is dropped"),
+            fault = asking => Err(fault),
         }
     }
 
@@ -71,22 +81,35 @@ impl StandbyWait {
         }
     }
 
-    /// Asks the server over another connection whether the session waits for a standby.
+    /// Asks a server that accepts writes, over another connection, whether the session waits for a standby there. If a
+    /// standby was promoted while the former primary lives on, this meets the new one sooner or later.
     async fn ask(&self) -> Result<bool, Fault> {
         let (client, mut driver) =
-            open(&self.settings, "ganger/why", LoadBalanceHosts::Disable).await?;
+            open(&self.settings, "ganger/why", LoadBalanceHosts::Random).await?;
         let mut warning = None;
         let end = poll_fn(|cx| match drive(&mut driver, &mut warning, cx) {
             Some(fault) => std::task::Poll::Ready(fault),
             None => std::task::Poll::Pending,
         });
         let parameters: [Parameter<'_>; 1] = [(&self.application, Type::TEXT)];
-        let question = client.query_typed(QUESTION, &parameters);
-        let rows = tokio::select! {
+        let questions = async {
+            let server = client.query_typed(SERVER, &[]).await?;
+            let rows = client.query_typed(QUESTION, &parameters).await?;
+            Ok::<_, Fault>((server, rows))
+        };
+        let (server, rows) = tokio::select! {
             biased;
-            rows = question => rows?,
+            answers = questions => answers?,
             fault = end => return Err(fault),
         };
+        if let Some(row) = server.first()
+            && self.newest.learn(identity_in(row)?)
+        {
+            tracing::warn!(
+                session = self.application,
+                "a standby of the database was promoted: it is used from now on"
+            );
+        }
         let waiting: i64 = match rows.first() {
             Some(row) => row.try_get(0)?,
             None => 0,

@@ -14,15 +14,13 @@ use super::LEASE;
 use super::case::{Case, Fault, FormerPrimary, Moment, Target};
 use super::links::End;
 use super::topology::{Database, NODES, Topology, node_name};
-use crate::command::{command, run_successfully};
+use crate::command::{command, run_successfully, wait_for};
 use crate::random::Random;
 
 /// How long a cut, a slow link and most other faults last.
 const LASTS: Duration = Duration::from_secs(5);
 /// How long a killed server of the database is away.
 const DATABASE_AWAY: Duration = Duration::from_secs(1);
-/// Time until a manager ends a primary that still runs although a standby was promoted.
-const FENCED_AFTER: Duration = Duration::from_secs(6);
 /// By what a slow link is slow.
 const DELAY: Duration = Duration::from_millis(500);
 /// Characters of the payload of a job that fills the log.
@@ -344,7 +342,11 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
     } = topology.promote()?;
     topology.restart_pooler()?;
     if former != FormerPrimary::Dead {
-        thread::sleep(FENCED_AFTER);
+        wait_for("a node to use the new primary", || {
+            let sql =
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ganger/1/%'";
+            Ok((topology.cluster.sql(sql)? != "0").then_some(()))
+        })?;
         instance.kill()?;
     }
     drop(instance);

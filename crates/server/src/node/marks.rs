@@ -1,18 +1,19 @@
-//! What the nodes of a cluster tell each other of confirmed commits: after the end of an owner, the next one notices if
-//! the database has lost some of them, as after the promotion of a standby that was behind, or after a restore.
+//! What the nodes of a cluster tell each other: of confirmed commits, so that after the end of an owner the next one
+//! notices if the database has lost some of them, as after the promotion of a standby that was behind or after a restore;
+//! and of the newest server of the database, so that none uses a former primary that still answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use futures::future::join_all;
 use ganger_access::Identity;
 use ganger_dialect_http::Problem;
 use ganger_router::{ClusterNode, Link, RouteError};
-use ganger_store_postgres::{KnownMark, Mark};
+use ganger_store_postgres::{KnownMark, Mark, NewestServer, ServerIdentity};
 use ganger_types::ShardId;
-use http::{Method, Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, Uri};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ use crate::port_handler::refuse;
 use crate::security::Protocol;
 use crate::shard_dispatch::ShardDispatch;
 
-/// Path of the message with the marks that a node knows.
+/// Path of the message with what a node knows. The answer is such a message too.
 pub(crate) const MARKS: &str = "/peer/marks";
 /// Interval at which a node tells the others what it knows: commits of this time may get lost unnoticed.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -30,38 +31,70 @@ const TELL_MAX: Duration = Duration::from_secs(1);
 /// Maximum size of a message in bytes; that of 256 shards is a tenth of it.
 const MESSAGE_BYTES_MAX: usize = 1 << 18;
 
-/// The marks of a cluster's shards.
+/// The marks of a cluster's shards, and the newest server of their database.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(Mutex<BTreeMap<ShardId, Arc<KnownMark>>>);
+pub(crate) struct Marks {
+    of_shards: Mutex<BTreeMap<ShardId, Arc<KnownMark>>>,
+    newest: Arc<NewestServer>,
+}
 
 impl Marks {
+    /// Knows no marks yet.
+    pub(crate) fn new(newest: &Arc<NewestServer>) -> Self {
+        Self {
+            of_shards: Mutex::default(),
+            newest: Arc::clone(newest),
+        }
+    }
+
     /// Returns the mark of a shard of this cluster.
     pub(crate) fn of(&self, shard: &ShardId) -> Arc<KnownMark> {
-        let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut marks = self
+            .of_shards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Arc::clone(marks.entry(shard.clone()).or_default())
     }
 
     /// Returns all marks, in the order of the shards' names.
     pub(super) fn all(&self) -> Vec<(ShardId, Mark)> {
-        let marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = self
+            .of_shards
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let marks = marks.iter();
         marks
             .map(|(shard, known)| (shard.clone(), known.now()))
             .collect()
     }
 
-    /// Returns the message with all marks.
+    /// Returns the message with all marks and the newest server.
     fn message(&self) -> Value {
         let marks = self.all().into_iter().map(|(shard, Mark { epoch, sequence })| {
             json!({"shard": shard.as_str(), "epoch": epoch, "sequence": sequence})
         });
-        json!({ "marks": marks.collect::<Vec<_>>() })
+        let server = self
+            .newest
+            .now()
+            .map(|it| json!({"system_identifier": it.system_identifier, "timeline": it.timeline}));
+        json!({ "marks": marks.collect::<Vec<_>>(), "server": server })
     }
 
-    /// Adds the marks of a message. Those of shards that the cluster does not have, as far as is known, are left out.
-    /// Returns `None` if the message cannot be read.
+    /// Adds what a message says. Marks of shards that the cluster does not have, as far as is known, are left out. Returns `None` if the message cannot be read.
     fn learn(&self, message: &[u8], shards: &[ShardId]) -> Option<()> {
         let message: Value = serde_json::from_slice(message).ok()?;
+        if let Some(server) = message.get("server").filter(|server| !server.is_null()) {
+            let told = ServerIdentity {
+                system_identifier: server.get("system_identifier")?.as_i64()?,
+                timeline: server.get("timeline")?.as_u64()?.try_into().ok()?,
+            };
+            if self.newest.learn(told) {
+                tracing::warn!(
+                    timeline = told.timeline,
+                    "another node uses a newer server of the database: a standby was promoted, and the former primary is not used any more"
+                );
+            }
+        }
         for told in message.get("marks")?.as_array()? {
             let number = |name: &str| told.get(name)?.as_u64();
             let shard = ShardId::new(told.get("shard")?.as_str()?)?;
@@ -78,22 +111,24 @@ impl Marks {
 }
 
 impl ShardDispatch {
-    /// Answers a message with the marks that another node knows.
+    /// Learns what another node knows, and answers with what is known here.
     pub(crate) async fn learn_marks(&self, body: Body) -> Response<Body> {
         let read = axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await;
         let owners = self.router().topology().owners();
         let learned = match (self.marks(), owners, read) {
-            (Some(marks), Some(owners), Ok(message)) => marks.learn(&message, &owners.shards()),
+            (Some(marks), Some(owners), Ok(message)) => marks
+                .learn(&message, &owners.shards())
+                .map(|()| marks.message()),
             _ => None,
         };
-        if learned.is_none() {
-            let words =
-                "the marks of shards cannot be read: use one version of ganger on all nodes";
-            return refuse(Protocol::Http, &Problem::new("invalid_value", words));
+        match learned {
+            Some(known) => Response::new(Body::from(known.to_string())),
+            None => {
+                let words =
+                    "the marks of shards cannot be read: use one version of ganger on all nodes";
+                refuse(Protocol::Http, &Problem::new("invalid_value", words))
+            }
         }
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        response
     }
 }
 
@@ -131,12 +166,17 @@ pub(crate) async fn tell(
             }
         }
         let message = marks.message().to_string();
+        let (marks, shards) = (&marks, owners.shards());
         join_all(links.iter().map(|(node, (_, link))| {
             let told = tell_one(&dispatcher, link.clone(), message.clone());
+            let shards = &shards;
             async move {
                 match timeout(TELL_MAX, told).await {
-                    Ok(Ok(StatusCode::NO_CONTENT)) => {}
-                    Ok(Ok(status)) => tracing::debug!(node, %status, "the node took no marks"),
+                    Ok(Ok(known)) => {
+                        if marks.learn(&known, shards).is_none() {
+                            tracing::debug!(node, "what the node knows cannot be read");
+                        }
+                    }
                     Ok(Err(error)) => tracing::debug!(node, %error, "the node was not told"),
                     Err(_) => tracing::debug!(node, "the node does not answer"),
                 }
@@ -150,18 +190,25 @@ async fn tell_one(
     dispatcher: &ShardDispatch,
     link: Link,
     message: String,
-) -> Result<StatusCode, RouteError> {
+) -> Result<Bytes, RouteError> {
     let mut request = Request::new(Body::from(message));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(MARKS);
     let home = dispatcher.router().home();
     let this_node = Identity::peer([home.as_str()]);
     dispatcher.add_forwarding_headers(request.headers_mut(), home, &this_node);
-    Ok(link.forward(home, request).await?.status())
+    let response = link.forward(home, request).await?;
+    let body = axum::body::to_bytes(Body::new(response.into_body()), MESSAGE_BYTES_MAX).await;
+    body.map_err(|error| RouteError::Unreachable {
+        shard: home.clone(),
+        reason: error.to_string(),
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use ganger_store_postgres::{Durability, DurabilityMode};
+
     use super::*;
 
     fn shard(id: &str) -> ShardId {
@@ -183,7 +230,45 @@ mod tests {
             Some(())
         );
         assert_eq!(ours.of(&shard("1")).now(), mark);
-        assert_eq!(ours.0.lock().expect("no panic").len(), 1);
+        assert_eq!(ours.of_shards.lock().expect("no panic").len(), 1);
+    }
+
+    #[test]
+    fn a_node_that_uses_a_former_primary_hears_of_the_new_one() {
+        let server = |timeline| ServerIdentity {
+            system_identifier: -7,
+            timeline,
+        };
+        let (theirs, ours) = (known(server(3)), known(server(2)));
+        assert_eq!(
+            theirs.learn(ours.message().to_string().as_bytes(), &[]),
+            Some(())
+        );
+        assert_eq!(theirs.newest.now(), Some(server(3)));
+        assert_eq!(
+            ours.learn(theirs.message().to_string().as_bytes(), &[]),
+            Some(())
+        );
+        assert_eq!(
+            (ours.newest.now(), ours.newest.number()),
+            (Some(server(3)), 1)
+        );
+    }
+
+    /// A node that uses a server.
+    fn known(server: ServerIdentity) -> Marks {
+        let marks = Marks::default();
+        let ServerIdentity {
+            system_identifier,
+            timeline,
+        } = server;
+        let used = Durability {
+            mode: DurabilityMode::Quorum,
+            system_identifier,
+            timeline,
+        };
+        marks.newest.admit(&used).expect("it is the first");
+        marks
     }
 
     #[test]
@@ -195,6 +280,7 @@ mod tests {
             r#"{"marks":[{"shard":"1","epoch":-1,"sequence":1}]}"#,
             r#"{"marks":[{"shard":"1","epoch":1}]}"#,
             r#"{"marks":[{"shard":"","epoch":1,"sequence":1}]}"#,
+            r#"{"marks":[],"server":{"system_identifier":1,"timeline":4294967296}}"#,
         ] {
             assert_eq!(
                 marks.learn(wrong.as_bytes(), &[shard("1")]),
@@ -202,6 +288,6 @@ mod tests {
                 "{wrong}"
             );
         }
-        assert_eq!(marks.message(), json!({"marks": []}));
+        assert_eq!(marks.message(), json!({"marks": [], "server": null}));
     }
 }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use ganger_store::memory::MemoryReader;
 use ganger_store::{Loaded, Store as _};
 use ganger_store_postgres::rules::{
-    Backend, ClaimTables, Fault, Fence, FenceRow, Header, LockWait, LogRecord, LogTables,
-    NewestServer, Place, RowTables, RowWrite, Shared, SlotEnd, Target,
+    Backend, ClaimTables, Fault, Fence, FenceRow, Header, LockWait, LogRecord, LogTables, Place,
+    RowTables, RowWrite, Shared, SlotEnd, Target,
 };
-use ganger_store_postgres::{Durability, Limits};
+use ganger_store_postgres::{Durability, Limits, NewestServer};
 use ganger_types::Commit;
 
 use super::planted::PlantedBug;

@@ -8,7 +8,8 @@ use ganger_shard::core::{Core, Output, Request, StoreReport, StoreTask, WaiterId
 use ganger_shard::{PauseWatch, Settings, StopCause};
 use ganger_store::{Opened, StoreError};
 use ganger_store_postgres::Limits;
-use ganger_store_postgres::rules::{NewestServer, Shared};
+use ganger_store_postgres::NewestServer;
+use ganger_store_postgres::rules::Shared;
 use ganger_types::{Command, Elapsed};
 
 use super::backend::ModelBackend;

@@ -218,6 +218,7 @@ fn a_standby_stays_missing_until_a_commit_is_confirmed() {
         settings: Arc::clone(&settings),
         application: "ganger/1/claim".to_owned(),
         hold: hold.clone(),
+        newest: Arc::default(),
     });
     hold.set("no standby");
     let read = session.run(async |wire| wire.batch("SELECT 1").await);

@@ -3,11 +3,15 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 use std::{io, thread};
 
 use ganger_postgres_instance::Instance;
 use ganger_store::{CommitError, Reader, Store};
-use ganger_store_postgres::{Database, PostgresReader, PostgresStore, Settings};
+use ganger_store_postgres::{
+    Database, Member, NodeName, OWNERSHIP_LEASE, PostgresReader, PostgresStore, ServerIdentity,
+    Settings,
+};
 use ganger_types::query::JobQuery;
 use ganger_types::{Epoch, JobKey, ShardId};
 
@@ -176,6 +180,85 @@ fn a_former_primary_is_not_read_any_more() {
     assert!(refused.to_string().contains("former primary"), "{refused}");
     switch.server.store(standby.port(), Ordering::SeqCst);
     assert_eq!(listed(&mut reader), 2);
+}
+
+/// A manager that failed, or a person, has promoted a standby and left the primary alive: its commits wait forever.
+#[test]
+fn a_commit_that_waits_at_a_former_primary_finds_the_new_one() {
+    let Some((mut ground, standby)) = with_standby("a_commit_that_waits_at_a_former_primary")
+    else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut settings = settings(&ground, &standby);
+    // Only another server ends the wait.
+    settings.patience = Duration::from_secs(120);
+    let mut store = store(settings, number);
+    let mut epoch = store.open().expect("it opens").epoch;
+    put(&mut store, &mut epoch, 1);
+    standby.promote().expect("it is a standby");
+    standby
+        .sql(
+            "postgres",
+            "ALTER SYSTEM SET synchronous_standby_names = ''",
+        )
+        .expect("it may");
+    standby
+        .sql("postgres", "SELECT pg_reload_conf()")
+        .expect("it may");
+    let refused = store.commit(&commit(epoch, 2));
+    assert!(
+        matches!(refused, Err(CommitError::Unknown(_))),
+        "{refused:?}"
+    );
+    let opened = store.take_back(epoch).expect("it is ours");
+    assert_eq!(opened.sequence, 1);
+    store
+        .commit(&commit(opened.epoch, 2))
+        .expect("it owns the shard");
+}
+
+/// It would confirm that a node still owns its shards, which others have taken over at the new primary.
+#[test]
+fn a_node_does_not_beat_at_a_former_primary() {
+    let Some((mut ground, standby)) = with_standby("a_node_does_not_beat_at_a_former_primary")
+    else {
+        return;
+    };
+    ground.add_shard();
+    let database = Database::new(settings(&ground, &standby)).expect("they are possible");
+    let name = NodeName {
+        node: "a".to_owned(),
+        incarnation: "x".to_owned(),
+        address: "a:1".to_owned(),
+        version: "1".to_owned(),
+        lease: OWNERSHIP_LEASE,
+    };
+    let mut member = Member::new(&database, name);
+    let beat = |member: &mut Member| member.beat(&|| Duration::from_secs(1), &|_| true);
+    beat(&mut member).expect("the database is there");
+    let beats = |server: &Instance| {
+        let sql = "SELECT coalesce(max(beat), -1) FROM ganger.node";
+        server.sql(crate::support::DATABASE, sql).expect("it runs")
+    };
+    assert_eq!(beats(&ground.instance), "0");
+    standby.promote().expect("it is a standby");
+    beat(&mut member).expect("nobody knows of the new one yet");
+    assert_eq!(beats(&ground.instance), "1");
+    let before = database.newest().now().expect("it has connected");
+    let promoted = ServerIdentity {
+        timeline: before.timeline + 1,
+        ..before
+    };
+    assert!(
+        database.newest().learn(promoted),
+        "another node has told of it"
+    );
+    while let Err(refused) = beat(&mut member) {
+        assert!(refused.to_string().contains("former primary"), "{refused}");
+    }
+    assert_eq!(beats(&ground.instance), "1");
+    assert_ne!(beats(&standby), "0");
 }
 
 #[test]
