@@ -27,6 +27,8 @@ use crate::server::tail;
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
 /// Time in which all jobs must have ended after the last fault.
 const FINISH_MAX: Duration = Duration::from_secs(120);
+/// Rounds after which the history is checked, and another load begins: finished jobs are kept for a time only.
+const ROUNDS_OF_A_LOAD: usize = 15;
 /// Longest time that a client waits for an answer before it asks another node.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Completions after a fault that show that the load goes on.
@@ -98,32 +100,49 @@ fn run_rounds(
         .iter()
         .map(|node| node.setup.address)
         .collect();
-    let plan = Plan {
-        seed: options.seed,
-        producers: 2,
-        workers: 3,
-        backlog_max: 60,
-    };
-    let load = Load::start_at(&servers, PATIENCE, plan);
     let mut random = Random::new(options.seed);
-    let mut rounds = Vec::new();
-    for case in &options.cases {
-        let begun = load.recorder().now();
-        let before = topology.owner()?;
-        let done = fault::inject(topology, *case, &mut random).with_context(|| case.to_string())?;
-        wait_until_all_serve(topology, &load).with_context(|| case.to_string())?;
-        let round = Round {
-            case: *case,
-            void: done.err(),
-            pause: longest_pause(&load.recorder().exchanges(), begun, load.recorder().now()),
-            has_moved: topology.owner()? != before,
+    let mut all = Report {
+        rounds: Vec::new(),
+        counts: Counts::default(),
+    };
+    for (part, cases) in (0..).zip(options.cases.chunks(ROUNDS_OF_A_LOAD)) {
+        let plan = Plan {
+            seed: options.seed + part,
+            first_producer: part * 2,
+            producers: 2,
+            workers: 3,
+            backlog_max: 60,
         };
-        report(&round);
-        rounds.push(round);
+        let load = Load::start_at(&servers, PATIENCE, plan);
+        for case in cases {
+            let round =
+                run_round(topology, &load, *case, &mut random).with_context(|| case.to_string())?;
+            report(&round);
+            all.rounds.push(round);
+        }
+        let (_, counts) = load.finish(FINISH_MAX)?;
+        all.counts.add(&counts);
     }
-    let (_, counts) = load.finish(FINISH_MAX)?;
     topology.stop()?;
-    Ok(Report { rounds, counts })
+    Ok(all)
+}
+
+fn run_round(
+    topology: &mut Topology,
+    load: &Load,
+    case: Case,
+    random: &mut Random,
+) -> Result<Round> {
+    let begun = load.recorder().now();
+    let before = topology.owner()?;
+    let done = fault::inject(topology, case, random)?;
+    wait_until_all_serve(topology, load)?;
+    Ok(Round {
+        case,
+        void: done.err(),
+        pause: longest_pause(&load.recorder().exchanges(), begun, load.recorder().now()),
+        has_moved: topology.owner()? != before,
+    })
 }
 
 /// Waits until the load goes on, and every node is ready and reads the shard of the load.

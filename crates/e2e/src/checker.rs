@@ -36,6 +36,18 @@ pub struct Counts {
     pub leases_over_a_gap: usize,
 }
 
+impl Counts {
+    /// Adds the numbers of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.unknown += other.unknown;
+        self.grants += other.grants;
+        self.completed += other.completed;
+        self.leases_lost += other.leases_lost;
+        self.leases_over_a_gap += other.leases_over_a_gap;
+    }
+}
+
 /// All exchanges about one job.
 #[derive(Default)]
 struct JobHistory<'a> {

@@ -30,6 +30,8 @@ const RETRIES: u32 = 1_000;
 pub struct Plan {
     /// Seed that determines the clients' actions, but not their timing.
     pub seed: u64,
+    /// Number of the first producer, which its jobs' ids contain: loads one after the other need different ones.
+    pub first_producer: u64,
     /// Number of threads that enqueue.
     pub producers: u64,
     /// Number of threads that lease jobs and report.
@@ -79,7 +81,7 @@ impl Load {
             workers: Vec::new(),
             reader: None,
         };
-        for number in 0..plan.producers {
+        for number in plan.first_producer..plan.first_producer + plan.producers {
             let client = load.client(number);
             load.producers
                 .push(thread::spawn(move || client.produce(number)));

@@ -142,7 +142,7 @@ impl Owners {
             return Address::Closed(format!("it is {state}: see `ganger cluster status`"));
         }
         let Some(name) = found.owner.as_ref().or(found.node.as_ref()) else {
-            return Address::Away("no node owns it yet".to_owned());
+            return Address::Away("no node owns it, and one is taking it over".to_owned());
         };
         if *name == state.node {
             return Address::Away("this node is taking it over".to_owned());

@@ -242,7 +242,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         let mut next = self.upkeep.next_at(self.settings.upkeep_every);
         if self.has_room() {
-            let timers_run = !self.is_write_stopped();
+            let timers_run = !self.is_write_stopped() && !self.is_held_up(now);
             let has_requests = !self.inbox.is_empty() || self.beside.has_resumed();
             if self.has_more_timers && timers_run || has_requests {
                 return Some(Duration::ZERO);

@@ -8,6 +8,7 @@ mod lists;
 mod names;
 mod observed;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,7 @@ use ganger_types::{
     StatisticsRecord, Timestamp,
 };
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
@@ -37,6 +39,9 @@ use crate::reply_slot::{Answered, reply_slot};
 use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
+
+/// Time for an explanation to come while the store confirms commits; then it is looked whether it does.
+const EXPLAIN_WITHIN: Duration = Duration::from_millis(500);
 pub use external::Page;
 pub use gathered::GatheredRequests;
 pub use graph::GraphTotals;
@@ -141,6 +146,7 @@ impl Handle {
             _ => None,
         };
         let is_read = may_need_no_commit(&command);
+        let is_why = matches!(&command, Command::Query(query) if matches!(**query, Query::Why(..)));
         let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {
@@ -148,8 +154,16 @@ impl Handle {
             at,
             ticket,
         })?;
-        let reply = self.receive(answered).await;
-        self.shared.check.pass_reply(reply, is_read)
+        let reply = if is_why {
+            self.receive_unless_held_up(answered).await
+        } else {
+            self.receive(answered).await
+        };
+        let mut reply = self.shared.check.pass_reply(reply, is_read)?;
+        if let (Reply::Why(explanation), Some(held_up)) = (&mut reply, self.held_up()) {
+            explanation.hold_up(held_up);
+        }
+        Ok(reply)
     }
 
     /// Applies commands in order, in one turn; each is accepted or refused separately. The replies come, in order,
@@ -376,10 +390,14 @@ impl Handle {
         self.shared.listener.listen(listener);
     }
 
+    /// Why the store confirms no commits now, with the next step; `None` if it does, as far as is known.
+    fn held_up(&self) -> Option<String> {
+        self.shared.hold.as_ref().and_then(StoreHold::reason)
+    }
+
     /// Refuses new work while the store confirms nothing: it would only wait for the same.
     fn refuse_held_up(&self, commands: &[Command]) -> Result<(), CallError> {
-        let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
-        match hold {
+        match self.held_up() {
             Some(reason) if commands.iter().any(Command::is_new_work) => {
                 Err(CallError::unavailable(&self.shared.id, reason))
             }
@@ -389,7 +407,7 @@ impl Handle {
 
     /// Returns whether the shard can work.
     pub fn health(&self) -> Health {
-        let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
+        let hold = self.held_up();
         match &*self.shared.health.borrow() {
             Health::Ready | Health::Full if hold.is_some() => Health::Unreachable {
                 reason: hold.unwrap_or_default(),
@@ -491,6 +509,23 @@ impl Handle {
             .inbox
             .send(ThreadMessage::Request(request))
             .map_err(|_| self.ended())
+    }
+
+    /// Waits for an explanation. It may depend on commits that the store does not confirm: then what the store waits for
+    /// explains more, and is told instead.
+    async fn receive_unless_held_up<V>(
+        &self,
+        answered: Answered<Result<V, CallError>>,
+    ) -> Result<V, CallError> {
+        let mut answer = pin!(self.receive(answered));
+        loop {
+            if let Ok(answer) = timeout(EXPLAIN_WITHIN, answer.as_mut()).await {
+                return answer;
+            }
+            if let Some(reason) = self.held_up() {
+                return Err(CallError::unavailable(&self.shared.id, reason));
+            }
+        }
     }
 
     async fn receive<V>(&self, answered: Answered<Result<V, CallError>>) -> Result<V, CallError> {

@@ -164,8 +164,24 @@ pub enum Reason {
         /// Failure group and message, or the reason of the cancellation; empty after success.
         detail: String,
     },
+    /// The store confirms no commits now, so that nothing changes and no worker gets the job.
+    StoreHeldUp {
+        /// What the store waits for, and the next step; not empty.
+        detail: String,
+    },
     /// The job may run now: the next worker that asks gets it.
     Next,
+}
+
+impl Explanation {
+    /// Adds that the store confirms no commits now, as the first cause of a job that has not ended.
+    pub fn hold_up(&mut self, detail: String) {
+        if self.state.is_terminal() {
+            return;
+        }
+        self.reasons.retain(|reason| *reason != Reason::Next);
+        self.reasons.insert(0, Reason::StoreHeldUp { detail });
+    }
 }
 
 impl Reason {
@@ -183,6 +199,7 @@ impl Reason {
             Self::Runs { .. } => "runs",
             Self::External(reason) => reason.code(),
             Self::Ended { .. } => "ended",
+            Self::StoreHeldUp { .. } => "store_held_up",
             Self::Next => "next",
         }
     }
@@ -230,6 +247,7 @@ impl Reason {
             Self::External(reason) => reason.text(),
             Self::Ended { detail } if detail.is_empty() => "the job has ended".to_owned(),
             Self::Ended { detail } => format!("the job has ended: {detail}"),
+            Self::StoreHeldUp { detail } => detail.clone(),
             Self::Next => format!("the next worker that asks the queue {queue} gets the job"),
         }
     }
@@ -264,6 +282,23 @@ pub(crate) fn whole(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_store_that_confirms_nothing_is_the_first_reason_of_a_job_that_has_not_ended() {
+        let explain = |state| {
+            let mut why = Explanation {
+                job: JobId::new(b"j").expect("it is an id"),
+                state,
+                queue: Queue::from_static("q"),
+                reasons: vec![Reason::Next],
+            };
+            why.hold_up("no standby".to_owned());
+            why.reasons
+        };
+        let detail = "no standby".to_owned();
+        assert_eq!(explain(JobState::Ready), [Reason::StoreHeldUp { detail }]);
+        assert_eq!(explain(JobState::Succeeded), [Reason::Next]);
+    }
 
     #[test]
     fn a_sentence_names_numbers_workers_and_what_happens_next() {

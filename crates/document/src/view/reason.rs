@@ -31,7 +31,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Reason {
     /// `waits_for`, `waits_elsewhere`, `not_before`, `queue_paused`, `queue_limit`, `behind`, `no_worker`, `released`,
-    /// `runs`, `locked`, `throttled`, `key_leased`, `key_taken`, `key_staged`, `ended`, `next`.
+    /// `runs`, `locked`, `throttled`, `key_leased`, `key_taken`, `key_staged`, `ended`, `store_held_up`, `next`.
     #[serde(rename = "reason")]
     #[schema(value_type = String)]
     pub code: Cow<'static, str>,
@@ -198,7 +198,7 @@ fn reason(shard: &ShardId, queue: &Queue, reason: why::Reason) -> Reason {
             ..view
         },
         why::Reason::External(reason) => external(reason, view),
-        why::Reason::Ended { detail } => Reason {
+        why::Reason::Ended { detail } | why::Reason::StoreHeldUp { detail } => Reason {
             detail: Some(detail),
             ..view
         },

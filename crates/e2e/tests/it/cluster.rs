@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use ganger_e2e::cluster::TestCluster;
-use ganger_e2e::command::{run, run_successfully, wait_for};
+use ganger_e2e::command::{output_text, run, run_successfully, wait_for};
 use ganger_e2e::http::{Client, Response};
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
@@ -31,6 +31,7 @@ fn nothing_acknowledged_is_lost_whether_the_server_or_the_database_is_killed() -
     let nodes = [first, second];
     let plan = Plan {
         seed: 1,
+        first_producer: 0,
         producers: 2,
         workers: 3,
         backlog_max: 100,
@@ -261,6 +262,10 @@ fn a_missing_standby_is_named_new_work_is_refused_and_jobs_can_be_read() -> Resu
     );
     let read = ask(&mut client, "GET", "/api/v1/jobs/before", &null)?;
     ensure!(read.status == 200, "jobs can be read: {}", read.to_text());
+    // Whether it runs next depends on the job whose commit waits, so the reason for that is the answer.
+    let url = format!("http://{}", node.address);
+    let why = output_text(&run(&["--server", &url, "job", "why", "before"], &[])?);
+    ensure!(why.contains("synchronous standby"), "{why}");
     wait_for_standby(&cluster, "")?;
     let taken = waiting.join().expect("no panic")?;
     ensure!(

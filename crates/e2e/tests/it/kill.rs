@@ -23,6 +23,7 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
         &setup,
         Plan {
             seed,
+            first_producer: 0,
             producers: 2,
             workers: 4,
             backlog_max: 200,

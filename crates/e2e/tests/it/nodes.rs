@@ -115,6 +115,7 @@ fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Resul
     };
     let plan = Plan {
         seed: 7,
+        first_producer: 0,
         producers: 2,
         workers: 3,
         backlog_max: 100,
@@ -160,6 +161,7 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
     };
     let plan = Plan {
         seed: 8,
+        first_producer: 0,
         producers: 2,
         workers: 2,
         backlog_max: 100,

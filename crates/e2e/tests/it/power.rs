@@ -116,6 +116,7 @@ fn cut_power_under_load(
         setup,
         Plan {
             seed,
+            first_producer: 0,
             producers: 2,
             workers: 4,
             backlog_max: 200,

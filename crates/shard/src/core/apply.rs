@@ -19,7 +19,7 @@ const SNAPSHOT_QUEUES_MAX: usize = 1_000;
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Fires due timers, in bounded slices, before anything else of this moment is applied.
     pub(super) fn fire_timers(&mut self, now: Now) {
-        if !self.has_room() || self.is_write_stopped() {
+        if !self.has_room() || self.is_write_stopped() || self.is_held_up(now) {
             return;
         }
         let limit = self.settings.turn_timers_max;

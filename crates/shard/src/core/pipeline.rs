@@ -1,6 +1,7 @@
 //! Closes turns, and releases them once they and all earlier ones are durable.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ganger_store::{Reader, StoredJob};
 use ganger_types::{Change, Command, Commit, Elapsed, Happening, Meta, Now};
@@ -15,7 +16,19 @@ use crate::settings::GROUP_WAIT_MAX;
 /// Smallest batch that a turn waits for: with fewer commands at once there is no load, and their senders wait too.
 const BATCH_MIN: usize = 8;
 
+/// Time of a commit to a store on another machine from which the shard counts as standing still: workers waited for the
+/// answers to their renewals. A flush of a disk that takes so long stops the shard's thread, which is noticed there.
+const COMMIT_LATE: Duration = Duration::from_secs(2);
+
 impl<R: Reader, T: Ticket> Core<R, T> {
+    /// Whether the store has not confirmed a commit for so long that no timer may fire: what workers did meanwhile is not
+    /// durable, and they do not know whether it will be.
+    pub(super) fn is_held_up(&self, now: Now) -> bool {
+        let mut waiting = self.turns_in_flight.iter().filter(|turn| !turn.is_durable);
+        let oldest = waiting.next().filter(|_| self.rows_beside.is_some());
+        oldest.is_some_and(|turn| now.elapsed.since(turn.closed_at) > COMMIT_LATE)
+    }
+
     /// Number of turns that the store has not confirmed.
     fn unconfirmed(&self) -> usize {
         self.turns_in_flight
@@ -127,6 +140,10 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         turn_in_flight.is_durable = true;
         let took = now.elapsed.since(turn_in_flight.closed_at);
         self.commit_takes = (self.commit_takes * 7 + took) / 8;
+        if took > COMMIT_LATE && self.rows_beside.is_some() {
+            tracing::warn!(shard = %self.settings.shard, ?took, "a commit took long; leases get their full length again");
+            self.grant_grace(now);
+        }
         self.note_reserve(is_reserve_open, now.elapsed);
         self.store_idle_since = now.elapsed;
         self.release();

@@ -267,3 +267,34 @@ fn leases_that_ran_out_while_the_shard_stood_still_get_their_full_length_again()
         assert_eq!(world.answers.last(), Some(&(3, !is_paused)));
     }
 }
+
+/// `rel E8`: nobody knows whether a renewal will be durable while a store on another machine confirms nothing.
+#[test]
+fn leases_do_not_run_out_while_a_commit_waits() {
+    let mut world = World::new();
+    world.enqueue(1);
+    world.lease(2, Duration::ZERO);
+    world.settle(Fault::None);
+    world.enqueue(3);
+    world.core.run(world.now);
+    world.pass(Duration::from_secs(3_600));
+    world.core.run(world.now);
+    assert_eq!(world.core.turns_in_flight(), 1, "nothing is confirmed");
+    let sleep = world.core.sleep_for(world.now);
+    assert!(
+        sleep.is_none_or(|time| !time.is_zero()),
+        "it would spin: {sleep:?}"
+    );
+    world.settle(Fault::None);
+    world.lease(4, Duration::ZERO);
+    world.lease(5, Duration::ZERO);
+    world.settle(Fault::None);
+    // The second job, and not the first one too.
+    let kept = crate::IS_REMOTE;
+    assert_eq!(world.answers[2..], [(3, true), (4, true), (5, !kept)]);
+    // They run out a full length later.
+    world.pass(Duration::from_secs(3_600));
+    world.lease(6, Duration::ZERO);
+    world.settle(Fault::None);
+    assert_eq!(world.answers.last(), Some(&(6, true)));
+}
