@@ -7,8 +7,8 @@ mod groups;
 mod lists;
 mod names;
 mod observed;
+mod why;
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,6 @@ use ganger_types::{
     StatisticsRecord, Timestamp,
 };
 use tokio::sync::watch;
-use tokio::time::timeout;
 
 use crate::admission::AdmissionControl;
 use crate::clock::Clock;
@@ -39,9 +38,6 @@ use crate::reply_slot::{Answered, reply_slot};
 use crate::series::SeriesTable;
 use crate::ticket::{LeaseOrigin, QueueSnapshot, ReplyChannel, ThreadMessage};
 use crate::{CallError, Delivery, Health};
-
-/// Time for an explanation to come while the store confirms commits; then it is looked whether it does.
-const EXPLAIN_WITHIN: Duration = Duration::from_millis(500);
 pub use external::Page;
 pub use gathered::GatheredRequests;
 pub use graph::GraphTotals;
@@ -140,13 +136,30 @@ impl Handle {
 
     async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
         self.refuse_held_up(std::slice::from_ref(&command))?;
+        match &command {
+            Command::Query(query) if self.shared.hold.is_some() => match &**query {
+                Query::Why(namespace, id) => {
+                    let (namespace, id) = (namespace.clone(), id.clone());
+                    self.explain(namespace, id, self.call_shard(command, at))
+                        .await
+                }
+                _ => self.call_shard(command, at).await,
+            },
+            _ => self.call_shard(command, at).await,
+        }
+    }
+
+    async fn call_shard(
+        &self,
+        command: Command,
+        at: Option<Timestamp>,
+    ) -> Result<Reply, CallError> {
         let permit = self.shared.admission.enter(1, command.bytes())?;
         let origin = match &command {
             Command::Lease(lease) => Some(self.origin(lease)),
             _ => None,
         };
         let is_read = may_need_no_commit(&command);
-        let is_why = matches!(&command, Command::Query(query) if matches!(**query, Query::Why(..)));
         let (answer, answered) = reply_slot();
         let ticket = ReplyChannel::Call(answer, permit, origin);
         self.send(Request::Call {
@@ -154,16 +167,8 @@ impl Handle {
             at,
             ticket,
         })?;
-        let reply = if is_why {
-            self.receive_unless_held_up(answered).await
-        } else {
-            self.receive(answered).await
-        };
-        let mut reply = self.shared.check.pass_reply(reply, is_read)?;
-        if let (Reply::Why(explanation), Some(held_up)) = (&mut reply, self.held_up()) {
-            explanation.hold_up(held_up);
-        }
-        Ok(reply)
+        let reply = self.receive(answered).await;
+        self.shared.check.pass_reply(reply, is_read)
     }
 
     /// Applies commands in order, in one turn; each is accepted or refused separately. The replies come, in order,
@@ -509,23 +514,6 @@ impl Handle {
             .inbox
             .send(ThreadMessage::Request(request))
             .map_err(|_| self.ended())
-    }
-
-    /// Waits for an explanation. It may depend on commits that the store does not confirm: then what the store waits for
-    /// explains more, and is told instead.
-    async fn receive_unless_held_up<V>(
-        &self,
-        answered: Answered<Result<V, CallError>>,
-    ) -> Result<V, CallError> {
-        let mut answer = pin!(self.receive(answered));
-        loop {
-            if let Ok(answer) = timeout(EXPLAIN_WITHIN, answer.as_mut()).await {
-                return answer;
-            }
-            if let Some(reason) = self.held_up() {
-                return Err(CallError::unavailable(&self.shared.id, reason));
-            }
-        }
     }
 
     async fn receive<V>(&self, answered: Answered<Result<V, CallError>>) -> Result<V, CallError> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use ganger_e2e::cluster::TestCluster;
-use ganger_e2e::command::{output_text, run, run_successfully, wait_for};
+use ganger_e2e::command::{run, run_successfully, wait_for};
 use ganger_e2e::http::{Client, Response};
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
@@ -262,9 +262,11 @@ fn a_missing_standby_is_named_new_work_is_refused_and_jobs_can_be_read() -> Resu
     );
     let read = ask(&mut client, "GET", "/api/v1/jobs/before", &null)?;
     ensure!(read.status == 200, "jobs can be read: {}", read.to_text());
-    // Whether it runs next depends on the job whose commit waits, so the reason for that is the answer.
+    let why = ask(&mut client, "GET", "/api/v1/jobs/before/why", &null)?;
+    let reason = why.json()["reasons"][0]["reason"] == "store_held_up";
+    ensure!(why.status == 200 && reason, "{}", why.to_text());
     let url = format!("http://{}", node.address);
-    let why = output_text(&run(&["--server", &url, "job", "why", "before"], &[])?);
+    let why = run_successfully(&["--server", &url, "job", "why", "before"], &[])?;
     ensure!(why.contains("synchronous standby"), "{why}");
     wait_for_standby(&cluster, "")?;
     let taken = waiting.join().expect("no panic")?;

@@ -268,7 +268,7 @@ fn leases_that_ran_out_while_the_shard_stood_still_get_their_full_length_again()
     }
 }
 
-/// `rel E8`: nobody knows whether a renewal will be durable while a store on another machine confirms nothing.
+/// `rel T6`: nobody knows whether a renewal will be durable while a store on another machine confirms nothing.
 #[test]
 fn leases_do_not_run_out_while_a_commit_waits() {
     let mut world = World::new();
