@@ -341,13 +341,20 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
         mut instance,
     } = topology.promote()?;
     topology.restart_pooler()?;
-    if former != FormerPrimary::Dead {
-        wait_for("a node to use the new primary", || {
-            let sql =
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ganger/1/%'";
-            Ok((topology.cluster.sql(sql)? != "0").then_some(()))
-        })?;
-        instance.kill()?;
+    match former {
+        FormerPrimary::Dead => {}
+        // Nodes do not find the new primary while the first host of their list takes connections and says nothing.
+        FormerPrimary::CutOff => {
+            thread::sleep(LASTS);
+            instance.kill()?;
+        }
+        FormerPrimary::Alive => {
+            wait_for("a node to use the new primary", || {
+                let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ganger/1/%'";
+                Ok((topology.cluster.sql(sql)? != "0").then_some(()))
+            })?;
+            instance.kill()?;
+        }
     }
     drop(instance);
     topology.add_standby(number)?;
