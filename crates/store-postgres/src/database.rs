@@ -234,8 +234,8 @@ impl Slot<'_> {
     fn session(&mut self) -> Result<&mut Session, Fault> {
         if !self.session.as_mut().is_some_and(Session::is_alive) {
             self.session = None;
-            self.session = Some(self.database.connect_unchecked("ganger/reader")?);
             self.server = self.database.server();
+            self.session = Some(self.database.connect_unchecked("ganger/reader")?);
         }
         Ok(self.session.as_mut().expect("it was just made"))
     }

@@ -285,8 +285,8 @@ fn connected<'a>(
         |(session, server): &mut (Session, u64)| *server == database.server() && session.is_alive();
     if !session.as_mut().is_some_and(is_usable) {
         *session = None;
-        let made = database.connect_unchecked("ganger/node")?;
-        *session = Some((made, database.server()));
+        let server = database.server();
+        *session = Some((database.connect_unchecked("ganger/node")?, server));
     }
     let (session, _) = session.as_mut().expect("it was just made");
     Ok(session)

@@ -301,7 +301,9 @@ impl LogTables for PostgresLog {
         let sql = log::append_sql(&self.names, target);
         let session = &mut self.session;
         let appended = session.run(async |wire| log::append(wire, &sql, place, body).await)?;
-        session.has_committed();
+        if appended > 0 {
+            session.has_committed();
+        }
         Ok(appended)
     }
 

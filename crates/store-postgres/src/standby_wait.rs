@@ -102,13 +102,16 @@ impl StandbyWait {
             answers = questions => answers?,
             fault = end => return Err(fault),
         };
-        if let Some(row) = server.first()
-            && self.newest.learn(identity_in(row)?)
-        {
+        let server = server.first().map(identity_in).transpose()?;
+        if server.is_some_and(|server| self.newest.learn(server)) {
             tracing::warn!(
                 session = self.application,
                 "a standby of the database was promoted: it is used from now on"
             );
+        }
+        if server != self.newest.now() {
+            // What still waits at a former primary is none of ours.
+            return Ok(false);
         }
         let waiting: i64 = match rows.first() {
             Some(row) => row.try_get(0)?,

@@ -224,8 +224,10 @@ impl<B: Backend> ShardStore<B> {
         if !is_newest || !self.appending.as_mut().is_some_and(LogTables::is_alive) {
             self.appending = None;
             let backend = &self.shared.backend;
+            // Another node may tell of a newer server meanwhile: then this connection is made once more.
+            let server = backend.server();
             let appending = backend.appending(epoch)?;
-            self.appending_to = backend.server();
+            self.appending_to = server;
             self.durability = Some(appending.durability());
             if let Some(rows) = &mut *self.shared.rows() {
                 rows.verify(backend)?;
