@@ -136,17 +136,15 @@ impl Handle {
 
     async fn call_with(&self, command: Command, at: Option<Timestamp>) -> Result<Reply, CallError> {
         self.refuse_held_up(std::slice::from_ref(&command))?;
-        match &command {
-            Command::Query(query) if self.shared.hold.is_some() => match &**query {
-                Query::Why(namespace, id) => {
-                    let (namespace, id) = (namespace.clone(), id.clone());
-                    self.explain(namespace, id, self.call_shard(command, at))
-                        .await
-                }
-                _ => self.call_shard(command, at).await,
-            },
-            _ => self.call_shard(command, at).await,
+        if self.shared.hold.is_some()
+            && let Command::Query(query) = &command
+            && let Query::Why(namespace, id) = &**query
+        {
+            let (namespace, id) = (namespace.clone(), id.clone());
+            let asked = self.call_shard(command, at);
+            return Box::pin(self.explain(namespace, id, asked)).await;
         }
+        self.call_shard(command, at).await
     }
 
     async fn call_shard(

@@ -46,8 +46,7 @@ impl Handle {
         id: &JobId,
         reason: String,
     ) -> Result<Reply, CallError> {
-        let job = Box::pin(self.job(namespace, id)).await?;
-        let Some(job) = job else {
+        let Some(job) = self.job(namespace, id).await? else {
             return Err(CallError::unavailable(&self.shared.id, reason));
         };
         let reasons = if job.record.state.is_terminal() {
