@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use futures::future::join3;
 use tokio_postgres::Row;
-use tokio_postgres::config::LoadBalanceHosts;
 
 use crate::durability::{self, Durability};
 use crate::fault::Fault;
@@ -25,8 +24,8 @@ const TURN_MAX: Duration = Duration::from_secs(30);
 const OUTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// Attempts of a read, each on another connection.
 const ATTEMPTS: u32 = 3;
-/// Attempts to reach the newest server, if a former primary answers too.
-const HOST_ATTEMPTS: u32 = 4;
+/// Least number of attempts to reach the newest server, if a former primary answers too: one name may stand for both.
+const HOST_ATTEMPTS: usize = 4;
 
 /// One database of this process. Its shards share the connections that read.
 pub struct Database {
@@ -103,18 +102,17 @@ impl Database {
         application: &str,
         inspect: impl Fn(&mut Session) -> Result<Durability, Fault>,
     ) -> Result<(Session, Durability), Fault> {
-        let mut order = LoadBalanceHosts::Disable;
-        let mut attempt = 1;
+        let last = self.settings.hosts().max(HOST_ATTEMPTS) - 1;
+        let mut first = 0;
         loop {
-            let mut session = Session::connect_in_order(&self.settings, application, order)?;
+            let mut session = Session::connect_from(&self.settings, application, first)?;
             let found = inspect(&mut session)?;
             match self.newest.admit(&found) {
                 Ok(()) => return Ok((session, found)),
-                Err(fault) if attempt == HOST_ATTEMPTS => return Err(fault),
+                Err(fault) if first == last => return Err(fault),
                 // Another host may be the one that has taken its place.
-                Err(_) => order = LoadBalanceHosts::Random,
+                Err(_) => first += 1,
             }
-            attempt += 1;
         }
     }
 

@@ -13,6 +13,7 @@ mod admin;
 mod backend;
 mod claim;
 mod columns;
+mod connect;
 mod control;
 mod count;
 mod database;

@@ -16,23 +16,17 @@ use futures::future::poll_fn;
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Error, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, Statement};
 
+use crate::connect::{Driver, open};
 use crate::fault::Fault;
 use crate::settings::Settings;
 use crate::standby_wait::StandbyWait;
 
-/// Time that a connection may take, over all hosts and addresses.
-const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// Prepared statements of a connection; when there are more, all are dropped.
 const STATEMENTS_MAX: usize = 1_000;
-
-/// Reads and writes the connection as far as possible.
-pub(crate) type Driver =
-    Box<dyn FnMut(&mut Context<'_>) -> Poll<Option<Result<AsyncMessage, Error>>> + Send>;
 
 /// A value of a statement's parameter, with its type.
 pub(crate) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
@@ -73,29 +67,23 @@ impl Session {
     /// # Errors
     /// If none does.
     pub(crate) fn connect(settings: &Settings, application_name: &str) -> Result<Self, Fault> {
-        Self::connect_in_order(settings, application_name, LoadBalanceHosts::Disable)
+        Self::connect_from(settings, application_name, 0)
     }
 
-    /// [`Session::connect`], with the hosts in this order.
+    /// [`Session::connect`], with another host as the first; see [`open`].
     ///
     /// # Errors
     /// If no host accepts writes.
-    pub(crate) fn connect_in_order(
+    pub(crate) fn connect_from(
         settings: &Settings,
         application_name: &str,
-        order: LoadBalanceHosts,
+        first: usize,
     ) -> Result<Self, Fault> {
         let built = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = built.map_err(|error| Fault::Lost(error.to_string()))?;
-        let connected = runtime.block_on(async {
-            timeout(CONNECT_MAX, open(settings, application_name, order)).await
-        });
-        let opened = connected.unwrap_or_else(|_| {
-            let reason = format!("no connection in {} s", CONNECT_MAX.as_secs());
-            Err(Fault::Lost(reason))
-        });
+        let opened = runtime.block_on(open(settings, application_name, first));
         let (client, driver) = match opened {
             Ok(opened) => opened,
             Err(fault) => {
@@ -256,23 +244,6 @@ fn note(notice: &DbError, warning: &mut Option<String>) {
     } else {
         tracing::debug!(message = notice.message(), "notice of the database");
     }
-}
-
-pub(crate) async fn open(
-    settings: &Settings,
-    application_name: &str,
-    order: LoadBalanceHosts,
-) -> Result<(Client, Driver), Fault> {
-    let unusable = |error: crate::settings_error::SettingsError| Fault::Lost(error.to_string());
-    let (mut config, tls) = settings.connection(application_name).map_err(unusable)?;
-    config.load_balance_hosts(order);
-    let Some(tls) = tls else {
-        let (client, mut connection) = config.connect(NoTls).await?;
-        return Ok((client, Box::new(move |cx| connection.poll_message(cx))));
-    };
-    let connector = tls.connector().map_err(unusable)?;
-    let (client, mut connection) = config.connect(connector).await?;
-    Ok((client, Box::new(move |cx| connection.poll_message(cx))))
 }
 
 impl Wire {

@@ -16,7 +16,7 @@ const READERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The default of [`Settings::outage_max`].
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
-/// Time that a connection to one host may take.
+/// Time that one address of a host may take to accept a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// An idle connection is probed after this time, this often, and given up after this many probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(5);
@@ -39,7 +39,8 @@ pub enum PasswordSource {
 /// Where the database is, and how it is used.
 #[derive(Clone)]
 pub struct Settings {
-    config: Config,
+    /// One for each host of the address, in its order.
+    hosts: Vec<Config>,
     tls: Option<TlsFiles>,
     /// Source of the password; from the URL by default.
     pub password: PasswordSource,
@@ -66,7 +67,7 @@ pub struct Settings {
 impl Settings {
     /// Reads the address of a database, such as `postgres://ganger_node@db1,db2/ganger?sslmode=verify-full`.
     ///
-    /// Several hosts are tried in order for one that accepts writes. Without `sslmode`, connections to loopback
+    /// Several hosts are tried in order for one that accepts writes; the next is tried too if one says nothing. Without `sslmode`, connections to loopback
     /// addresses and sockets are plain, and all others are encrypted. `sslrootcert`, `sslcert` and `sslkey` name
     /// files in PEM. Channel binding is required where a password is sent over TLS; `channel_binding=prefer` allows a
     /// pooler between.
@@ -102,6 +103,7 @@ impl Settings {
     }
 
     fn new(mut config: Config, parameters: &Parameters) -> Result<Self, SettingsError> {
+        let (hosts, addresses) = (config.get_hosts().len(), config.get_hostaddrs().len());
         if config.get_hosts().is_empty() {
             return Err(SettingsError::Missing("host"));
         }
@@ -111,14 +113,16 @@ impl Settings {
         if config.get_dbname().is_none() {
             return Err(SettingsError::Missing("database"));
         }
+        if config.get_ports().len() > 1 && config.get_ports().len() != hosts {
+            return Err(SettingsError::Form(
+                "it has more ports than hosts".to_owned(),
+            ));
+        }
+        if addresses > 0 && addresses != hosts {
+            let reason = format!("it has {hosts} hosts and {addresses} of `hostaddr`");
+            return Err(SettingsError::Form(reason));
+        }
         let tls = parameters.tls(config.get_hosts().iter().all(is_local))?;
-        config
-            .target_session_attrs(TargetSessionAttrs::ReadWrite)
-            .connect_timeout(CONNECT_MAX)
-            .keepalives_idle(KEEPALIVE_AFTER)
-            .keepalives_interval(KEEPALIVE_EVERY)
-            .keepalives_retries(KEEPALIVES_MAX)
-            .tcp_user_timeout(UNACKNOWLEDGED_MAX);
         if tls.is_some() {
             config.ssl_mode(SslMode::Require);
             if !parameters.has_channel_binding {
@@ -131,7 +135,7 @@ impl Settings {
             config.channel_binding(ChannelBinding::Disable);
         }
         Ok(Self {
-            config,
+            hosts: (0..hosts).map(|host| of_host(&config, host)).collect(),
             tls,
             password: PasswordSource::Url,
             prepared: true,
@@ -144,50 +148,108 @@ impl Settings {
         })
     }
 
-    /// Returns what a connection with this name needs; the password is read now.
-    pub(crate) fn connection(
+    /// Returns what a connection with this name needs, for each host; the password is read now.
+    pub(crate) fn connections(
         &self,
         application_name: &str,
-    ) -> Result<(Config, Option<TlsFiles>), SettingsError> {
-        let mut config = self.config.clone();
-        config.application_name(application_name);
+    ) -> Result<(Vec<Config>, Option<TlsFiles>), SettingsError> {
+        let password = self.read_password()?;
+        let mut hosts = self.hosts.clone();
+        for config in &mut hosts {
+            config.application_name(application_name);
+            if let Some(password) = &password {
+                config.password(password);
+            }
+        }
+        Ok((hosts, self.tls.clone()))
+    }
+
+    /// Reads the password; `None` if it is in the URL.
+    fn read_password(&self) -> Result<Option<String>, SettingsError> {
         match &self.password {
-            PasswordSource::Url => {}
+            PasswordSource::Url => Ok(None),
             PasswordSource::File(path) => {
                 let read = std::fs::read_to_string(path);
                 let password = read.map_err(|error| SettingsError::File {
                     path: path.display().to_string(),
                     reason: error.to_string(),
                 })?;
-                config.password(password.trim_end_matches(['\r', '\n']));
+                Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned()))
             }
             PasswordSource::Environment(name) => {
                 let password = std::env::var(name);
-                config.password(password.map_err(|_| SettingsError::Environment(name.clone()))?);
+                let password = password.map_err(|_| SettingsError::Environment(name.clone()))?;
+                Ok(Some(password))
             }
         }
-        Ok((config, self.tls.clone()))
+    }
+
+    /// How many hosts the address names.
+    pub(crate) fn hosts(&self) -> usize {
+        self.hosts.len()
     }
 
     /// Whether the address has a password, which others may read where addresses are shown.
     pub fn has_password(&self) -> bool {
-        self.config.get_password().is_some()
+        self.hosts[0].get_password().is_some()
     }
 
     /// Returns the database in words, without the password.
     pub(crate) fn label(&self) -> String {
-        let hosts: Vec<_> = self.config.get_hosts().iter().map(show_host).collect();
-        let name = self.config.get_dbname().unwrap_or_default();
+        let hosts: Vec<_> = self.hosts.iter().map(show_host).collect();
+        let name = self.hosts[0].get_dbname().unwrap_or_default();
         format!("postgres://{}/{name}", hosts.join(","))
     }
 }
 
-fn show_host(host: &Host) -> String {
-    match host {
-        Host::Tcp(name) => name.clone(),
+/// Returns the host that a connection goes to, in words.
+pub(crate) fn show_host(config: &Config) -> String {
+    match config.get_hosts() {
+        [Host::Tcp(name), ..] => name.clone(),
         #[cfg(unix)]
-        Host::Unix(path) => path.display().to_string(),
+        [Host::Unix(path), ..] => path.display().to_string(),
+        [] => String::new(),
     }
+}
+
+/// Returns the same for one of the hosts only.
+fn of_host(all: &Config, host: usize) -> Config {
+    let mut one = Config::new();
+    match &all.get_hosts()[host] {
+        Host::Tcp(name) => one.host(name),
+        #[cfg(unix)]
+        Host::Unix(path) => one.host_path(path),
+    };
+    if let Some(address) = all.get_hostaddrs().get(host) {
+        one.hostaddr(*address);
+    }
+    let ports = all.get_ports();
+    if let Some(port) = ports.get(host).or(ports.first()) {
+        one.port(*port);
+    }
+    if let Some(user) = all.get_user() {
+        one.user(user);
+    }
+    if let Some(password) = all.get_password() {
+        one.password(password);
+    }
+    if let Some(name) = all.get_dbname() {
+        one.dbname(name);
+    }
+    if let Some(options) = all.get_options() {
+        one.options(options);
+    }
+    one.keepalives(all.get_keepalives())
+        .ssl_negotiation(all.get_ssl_negotiation())
+        .ssl_mode(all.get_ssl_mode())
+        .channel_binding(all.get_channel_binding())
+        .target_session_attrs(TargetSessionAttrs::ReadWrite)
+        .connect_timeout(CONNECT_MAX)
+        .keepalives_idle(KEEPALIVE_AFTER)
+        .keepalives_interval(KEEPALIVE_EVERY)
+        .keepalives_retries(KEEPALIVES_MAX)
+        .tcp_user_timeout(UNACKNOWLEDGED_MAX);
+    one
 }
 
 /// Whether nobody else sees the bytes of connections to a host.
@@ -310,8 +372,38 @@ mod tests {
         settings.password = PasswordSource::File(file.path().into());
         for password in ["one", "two"] {
             std::fs::write(file.path(), format!("{password}\n")).expect("it can be written");
-            let (config, _) = settings.connection("test").expect("the file is there");
-            assert_eq!(config.get_password(), Some(password.as_bytes()));
+            let (hosts, _) = settings.connections("test").expect("the file is there");
+            assert_eq!(hosts[0].get_password(), Some(password.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_connection_to_one_of_several_hosts_keeps_the_rest_of_the_address() {
+        let url = "postgres://n:p@a:1,b:2/g?options=-c%20jit%3Doff&hostaddr=10.0.0.1,10.0.0.2";
+        let (hosts, _) = read(url)
+            .and_then(|settings| settings.connections("test"))
+            .expect("it is whole");
+        let whole: Config = url.parse().expect("it is whole");
+        assert_eq!(hosts.len(), 2);
+        for (at, host) in hosts.iter().enumerate() {
+            assert_eq!(host.get_hosts(), &whole.get_hosts()[at..=at]);
+            assert_eq!(host.get_hostaddrs(), &whole.get_hostaddrs()[at..=at]);
+            assert_eq!(host.get_ports(), &whole.get_ports()[at..=at]);
+            assert_eq!(host.get_user(), whole.get_user());
+            assert_eq!(host.get_password(), whole.get_password());
+            assert_eq!(host.get_dbname(), whole.get_dbname());
+            assert_eq!(host.get_options(), whole.get_options());
+            assert_eq!(host.get_application_name(), Some("test"));
+        }
+    }
+
+    #[test]
+    fn ports_and_addresses_belong_to_hosts() {
+        for url in [
+            "postgres://n@a,b/g?port=1,2,3",
+            "postgres://n@a,b/g?hostaddr=10.0.0.1",
+        ] {
+            assert!(matches!(read(url).err(), Some(SettingsError::Form(_))));
         }
     }
 }

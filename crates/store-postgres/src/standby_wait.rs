@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures::future::poll_fn;
 use ganger_store::StoreHold;
 use tokio::time::{sleep, timeout};
-use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::types::Type;
 
+use crate::connect::open;
 use crate::durability::{SERVER, identity_in};
 use crate::fault::Fault;
 use crate::newest::NewestServer;
-use crate::session::{Parameter, drive, open};
+use crate::session::{Parameter, drive};
 use crate::settings::Settings;
 
 /// Time after which a statement that has not ended is asked about, and the time between two questions.
@@ -50,9 +50,12 @@ impl StandbyWait {
         let server = self.newest.number();
         let mut statement = pin!(statement);
         let asking = async {
+            let mut first = 0;
             loop {
                 sleep(ASK_AFTER).await;
-                let asked = timeout(ASK_MAX, self.ask()).await;
+                // The session's own server is the first host as a rule, and may be the one that says nothing.
+                first += 1;
+                let asked = timeout(ASK_MAX, self.ask(first)).await;
                 if self.newest.number() != server {
                     let reason = "another server has taken the place of the database";
                     return Fault::Lost(reason.to_owned());
@@ -81,11 +84,10 @@ impl StandbyWait {
         }
     }
 
-    /// Asks a server that accepts writes, over another connection, whether the session waits for a standby there. If a
-    /// standby was promoted while the former primary lives on, this meets the new one sooner or later.
-    async fn ask(&self) -> Result<bool, Fault> {
-        let (client, mut driver) =
-            open(&self.settings, "ganger/why", LoadBalanceHosts::Random).await?;
+    /// Asks a server that accepts writes, over another connection, whether the session waits for a standby there. With
+    /// each host as the first in turn, this meets a standby that was promoted while the former primary lives on.
+    async fn ask(&self, first: usize) -> Result<bool, Fault> {
+        let (client, mut driver) = open(&self.settings, "ganger/why", first).await?;
         let mut warning = None;
         let end = poll_fn(|cx| match drive(&mut driver, &mut warning, cx) {
             Some(fault) => std::task::Poll::Ready(fault),

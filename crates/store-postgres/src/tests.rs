@@ -1,5 +1,6 @@
-//! Tests of the store's inside against a real server: the fence, the outcomes of statements, and the tables of the log.
+//! Tests of the store's inside against a real server: connections, the fence, the outcomes of statements, and the tables of the log.
 
+mod connect;
 mod fence;
 mod log_tables;
 mod nodes;

@@ -343,12 +343,7 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
     topology.restart_pooler()?;
     match former {
         FormerPrimary::Dead => {}
-        // Nodes do not find the new primary while the first host of their list takes connections and says nothing.
-        FormerPrimary::CutOff => {
-            thread::sleep(LASTS);
-            instance.kill()?;
-        }
-        FormerPrimary::Alive => {
+        FormerPrimary::CutOff | FormerPrimary::Alive => {
             wait_for("a node to use the new primary", || {
                 let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ganger/1/%'";
                 Ok((topology.cluster.sql(sql)? != "0").then_some(()))
