@@ -85,14 +85,18 @@ impl Database {
         application: &str,
         label: &str,
     ) -> Result<(Session, Durability), Fault> {
-        self.connect_newest(application, |session| {
+        self.connect_newest(application, 0, |session| {
             durability::inspect(session, &self.settings, label)
         })
     }
 
-    /// [`Database::connect`], without looking at what a commit survives there.
-    pub(crate) fn connect_unchecked(&self, application: &str) -> Result<Session, Fault> {
-        let (session, _) = self.connect_newest(application, durability::server)?;
+    /// [`Database::connect`], without looking at what a commit survives there, and with `host` as the first.
+    pub(crate) fn connect_unchecked(
+        &self,
+        application: &str,
+        host: usize,
+    ) -> Result<Session, Fault> {
+        let (session, _) = self.connect_newest(application, host, durability::server)?;
         Ok(session)
     }
 
@@ -100,18 +104,20 @@ impl Database {
     fn connect_newest(
         &self,
         application: &str,
+        host: usize,
         inspect: impl Fn(&mut Session) -> Result<Durability, Fault>,
     ) -> Result<(Session, Durability), Fault> {
         let last = self.settings.hosts().max(HOST_ATTEMPTS) - 1;
-        let mut first = 0;
+        let mut attempt = 0;
         loop {
+            let first = host.wrapping_add(attempt);
             let mut session = Session::connect_from(&self.settings, application, first)?;
             let found = inspect(&mut session)?;
             match self.newest.admit(&found) {
                 Ok(()) => return Ok((session, found)),
-                Err(fault) if first == last => return Err(fault),
+                Err(fault) if attempt == last => return Err(fault),
                 // Another host may be the one that has taken its place.
-                Err(_) => first += 1,
+                Err(_) => attempt += 1,
             }
         }
     }
@@ -233,7 +239,7 @@ impl Slot<'_> {
         if !self.session.as_mut().is_some_and(Session::is_alive) {
             self.session = None;
             self.server = self.database.server();
-            self.session = Some(self.database.connect_unchecked("ganger/reader")?);
+            self.session = Some(self.database.connect_unchecked("ganger/reader", 0)?);
         }
         Ok(self.session.as_mut().expect("it was just made"))
     }

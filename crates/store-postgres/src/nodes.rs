@@ -135,6 +135,9 @@ pub struct Member {
     database: Arc<Database>,
     /// The connection, with the number of its server.
     session: Option<(Session, u64)>,
+    /// The host that is tried first. Raised when a beat fails: a primary whose standby was promoted lives on as a rule
+    /// and confirms nothing.
+    host: usize,
     name: NodeName,
     has_joined: bool,
     watches: Watches,
@@ -146,6 +149,7 @@ impl Member {
         Self {
             database: Arc::clone(database),
             session: None,
+            host: 0,
             has_joined: false,
             watches: Watches::new(&name.node),
             name,
@@ -174,6 +178,7 @@ impl Member {
         let beaten = self.try_beat(clock, may_hold);
         if beaten.as_ref().is_err_and(Fault::is_lost) {
             self.session = None;
+            self.host = self.host.wrapping_add(1);
         }
         match beaten {
             Ok(Some(seen)) => Ok(seen),
@@ -191,11 +196,12 @@ impl Member {
         let Self {
             database,
             session,
+            host,
             name,
             has_joined,
             watches,
         } = self;
-        let session = connected(database, session)?;
+        let session = connected(database, session, *host)?;
         session.run_for(patience, async |wire| {
             let before = clock();
             if !statements::raise(wire, name, *has_joined).await? {
@@ -265,9 +271,12 @@ impl Member {
     ) -> Result<(), StoreError> {
         let label = self.database.settings().label();
         let Self {
-            database, session, ..
+            database,
+            session,
+            host,
+            ..
         } = self;
-        let done = connected(database, session).and_then(|session| session.run(work));
+        let done = connected(database, session, *host).and_then(|session| session.run(work));
         if done.as_ref().is_err_and(Fault::is_lost) {
             self.session = None;
         }
@@ -280,13 +289,14 @@ impl Member {
 fn connected<'a>(
     database: &Database,
     session: &'a mut Option<(Session, u64)>,
+    host: usize,
 ) -> Result<&'a mut Session, Fault> {
     let is_usable =
         |(session, server): &mut (Session, u64)| *server == database.server() && session.is_alive();
     if !session.as_mut().is_some_and(is_usable) {
         *session = None;
         let server = database.server();
-        *session = Some((database.connect_unchecked("ganger/node")?, server));
+        *session = Some((database.connect_unchecked("ganger/node", host)?, server));
     }
     let (session, _) = session.as_mut().expect("it was just made");
     Ok(session)

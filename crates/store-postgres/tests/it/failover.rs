@@ -9,8 +9,8 @@ use std::{io, thread};
 use ganger_postgres_instance::Instance;
 use ganger_store::{CommitError, Reader, Store};
 use ganger_store_postgres::{
-    Database, Member, NodeName, OWNERSHIP_LEASE, PostgresReader, PostgresStore, ServerIdentity,
-    Settings,
+    Database, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MIN, PostgresReader,
+    PostgresStore, Seen, ServerIdentity, Settings,
 };
 use ganger_types::query::JobQuery;
 use ganger_types::{Epoch, JobKey, ShardId};
@@ -259,6 +259,57 @@ fn a_node_does_not_beat_at_a_former_primary() {
     }
     assert_eq!(beats(&ground.instance), "1");
     assert_ne!(beats(&standby), "0");
+}
+
+/// A former primary that lives on accepts beats, but not that a shard of a dead node gets another one: that waits.
+#[test]
+fn a_node_that_takes_shards_over_finds_the_new_primary() {
+    let Some((mut ground, standby)) = with_standby("a_node_that_takes_shards_over_finds") else {
+        return;
+    };
+    let added = ground.admin.add_shard(1, &ShardId::default());
+    added.expect("it is new");
+    let member = |node: &str| {
+        let database = Database::new(settings(&ground, &standby)).expect("they are possible");
+        let name = NodeName {
+            node: node.to_owned(),
+            incarnation: node.to_owned(),
+            address: format!("{node}:1"),
+            version: "1".to_owned(),
+            lease: OWNERSHIP_LEASE_MIN,
+        };
+        Member::new(&database, name)
+    };
+    let mut second = 0;
+    let mut beat = |member: &mut Member| {
+        second += 1;
+        member.beat(&|| Duration::from_secs(second), &|_| true)
+    };
+    let mut dead = member("a");
+    assert!(beat(&mut dead).expect("it is there").shards[0].is_ours);
+    let mut alive = member("b");
+    beat(&mut alive).expect("it is there");
+    standby.promote().expect("it is a standby");
+    for statement in [
+        "ALTER SYSTEM SET synchronous_standby_names = ''",
+        "SELECT pg_reload_conf()",
+    ] {
+        standby.sql("postgres", statement).expect("it may");
+    }
+    let mut beats = (0..20).map(|_| beat(&mut alive));
+    let mut refused = 0;
+    let is_taken_over = |beat: Result<Seen, _>| match beat {
+        Ok(seen) => seen.shards[0].is_ours,
+        Err(_) => {
+            refused += 1;
+            false
+        }
+    };
+    assert!(beats.any(is_taken_over));
+    assert_eq!(refused, 1, "the next beat goes to another host");
+    let sql = "SELECT node FROM ganger.place";
+    let node = standby.sql(crate::support::DATABASE, sql);
+    assert_eq!(node.expect("it runs"), "b");
 }
 
 #[test]
