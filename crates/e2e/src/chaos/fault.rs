@@ -344,8 +344,10 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
     match former {
         FormerPrimary::Dead => {}
         FormerPrimary::CutOff | FormerPrimary::Alive => {
+            // A shard without owner gets none before the new primary has a standby again.
             wait_for("a node to use the new primary", || {
-                let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ganger/1/%'";
+                let sql = "SELECT count(*) FROM pg_stat_activity
+                    WHERE application_name LIKE 'ganger/1/%' OR application_name = 'ganger/node'";
                 Ok((topology.cluster.sql(sql)? != "0").then_some(()))
             })?;
             instance.kill()?;
