@@ -34,25 +34,25 @@ await check("data", async () => {
 
 const screens = () => ["/", "/queues", "/queue?name=mail", "/jobs", "/jobs?state=failed&kind=resize", "/jobs/new", `/job?id=${jobs.failed}`, `/job?id=${jobs.failed}&view=data`, `/job?id=${jobs.failed}&view=log`, `/job?id=${jobs.running}&view=graph`, `/job?id=${jobs.hostile}&view=history`, "/graphs", `/graph?name=${jobs.graph}`, `/graph?name=${jobs.graph}&open=b1`, `/graph?name=${jobs.graph}&view=levels`, `/graph?name=${jobs.graph}&view=list`, "/stats", "/failures", "/failure?group=no-file", "/schedules", "/schedules/new", "/schedule?id=nightly", "/schedule/edit?id=nightly", "/workers", "/worker?name=w-1", "/events", "/shards", "/search?q=mail", "/about", "/queue/settings?name=mail", "/operations", `/operation?id=${jobs.operation}`, "/audit", "/namespaces", "/?ns=*", "/queues?ns=*"];
 
-for (const colorScheme of ["light", "dark"]) {
-  for (const [width, height] of [[320, 640], [1280, 800], [3840, 2160]]) {
-    await check(`screens at ${width}x${height}, ${colorScheme}`, async () => {
-      const { page, done } = await visit({ viewport: { width, height }, colorScheme });
-      const faulty = [];
-      for (const screen of screens()) {
-        const answer = await page.goto(`${open}/ui${screen}`);
-        assert.equal(answer.status(), 200, screen);
-        await page.getByRole("heading", { level: 1 }).waitFor();
-        const [content, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-        const count = await elements(page);
-        assert.ok(count <= 3000, `${screen} has ${count} elements`);
-        assert.ok(content <= seen, `${screen} is ${content} wide on a screen of ${seen}`);
-        await accessible(page, screen).catch((error) => faulty.push(error.message));
-      }
-      assert.equal(faulty.join("\n"), "");
-      await done();
-    });
+const lookAtScreens = (width, height, colorScheme) => check(`screens at ${width}x${height}, ${colorScheme}`, async () => {
+  const { page, done } = await visit({ viewport: { width, height }, colorScheme });
+  const faulty = [];
+  for (const screen of screens()) {
+    const answer = await page.goto(`${open}/ui${screen}`);
+    assert.equal(answer.status(), 200, screen);
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    const [content, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    const count = await elements(page);
+    assert.ok(count <= 3000, `${screen} has ${count} elements`);
+    assert.ok(content <= seen, `${screen} is ${content} wide on a screen of ${seen}`);
+    await accessible(page, screen).catch((error) => faulty.push(error.message));
   }
+  assert.equal(faulty.join("\n"), "");
+  await done();
+});
+
+for (const [width, height] of [[320, 640], [1280, 800], [3840, 2160]]) {
+  await Promise.all(["light", "dark"].map((colorScheme) => lookAtScreens(width, height, colorScheme)));
 }
 
 await check("200 % zoom", async () => {

@@ -47,12 +47,13 @@ impl Oracle {
                 self.goals.reach("lease-ended-by-a-callers-clock");
             }
         }
+        let is_any_due = !due.is_empty();
         self.due_now.extend(due);
         self.replacing = self.schedules_that_replace();
         // An end can make other timers due only through a pause of zero, which `fire` handles; a cascade only ends
         // jobs or makes them ready.
         let mut rounds = 0;
-        while let Some((_, key)) = self.first_due() {
+        while is_any_due && let Some((_, key)) = self.first_due() {
             self.fire(key);
             rounds += 1;
             if rounds > 100_000 {
