@@ -114,6 +114,14 @@ metrics! {
         store_flushes_total,
         /// Turns whose commit failed.
         commit_failures_total,
+        /// Commits that were sent and not confirmed, and that the store had when it was opened again.
+        commits_unknown_kept_total,
+        /// Commits that were sent and not confirmed, and that the store had not when it was opened again.
+        commits_unknown_missing_total,
+        /// Times that a part of the store's log could not be freed because somebody else used it.
+        store_log_busy_total,
+        /// Commits whose wait for a standby the database has cancelled; each is taken as unknown.
+        store_waits_cancelled_total,
         /// Times an engine was loaded: at start, and after each failed commit.
         loads_total,
         /// Recoveries that waited, because the preceding write had failed too.
@@ -192,6 +200,10 @@ metrics! {
         store_free_bytes,
         /// Size of the store's files in bytes; 0 if the store has none.
         store_bytes,
+        /// Bytes of the log in a database; 0 for another store.
+        store_log_bytes,
+        /// Durable commits whose rows are not written yet.
+        store_commits_behind,
         /// Bytes of the store's device that are held in reserve; 0 if there is no reserve.
         store_reserve_bytes,
         /// 1 while the store is known to confirm no commits, for example for want of a standby; else 0.

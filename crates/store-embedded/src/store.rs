@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ganger_store::waiting::RowWork;
-use ganger_store::{CommitError, Loaded, Opened, Reserve, Store, StoreError};
+use ganger_store::{CommitError, Loaded, LogState, Opened, Reserve, Store, StoreError};
 use ganger_types::{Commit, ShardId};
 
 use crate::fault::io;
@@ -202,6 +202,13 @@ impl Store for EmbeddedStore {
 
     fn size_bytes(&self) -> Option<u64> {
         size_of_files(self.path())
+    }
+
+    fn log_state(&self) -> LogState {
+        LogState {
+            commits_behind: self.shared.queue().commits_behind(),
+            ..LogState::default()
+        }
     }
 
     fn free_bytes(&self) -> Option<u64> {

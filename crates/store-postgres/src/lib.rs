@@ -10,6 +10,7 @@
 extern crate self as ganger_store_postgres;
 
 mod admin;
+mod ages;
 mod backend;
 mod claim;
 mod columns;
@@ -57,6 +58,7 @@ mod tls;
 mod transfer;
 
 pub use admin::{Admin, AdminError, SHARDS_MAX};
+pub use ages::DatabaseAges;
 pub use control::{Directory, ShardEntry, ShardStatus};
 pub use database::Database;
 pub use durability::{Durability, DurabilityMode, durability};

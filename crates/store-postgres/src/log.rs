@@ -121,6 +121,11 @@ impl Log {
         slot.bytes += bytes + RECORD_OVERHEAD;
     }
 
+    /// Bytes of the records in all tables, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.bytes).sum()
+    }
+
     /// Returns a table that can be emptied: all its records have their rows written up to `sequence`, and it has not
     /// the last record.
     pub(crate) fn obsolete(&self, sequence: u64) -> Option<usize> {

@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use ganger_store::StoreError;
 use ganger_store::waiting::CommitQueue;
+use ganger_store::{LogState, StoreError};
 use ganger_types::{Change, Commit, InputState};
 
 use crate::backend::{Backend, RowTables};
@@ -34,6 +34,10 @@ pub struct Shared<B: Backend = Postgres> {
     failure: Mutex<Option<String>>,
     /// Number of the server on which the rows were last seen.
     seen_on: AtomicU64,
+    /// How often a log table was in use when it should be emptied.
+    times_busy: AtomicU64,
+    /// Commits whose wait for a standby was cancelled.
+    waits_cancelled: AtomicU64,
 }
 
 impl<B: Backend> Shared<B> {
@@ -46,6 +50,8 @@ impl<B: Backend> Shared<B> {
             rows: Mutex::new(None),
             failure: Mutex::new(None),
             seen_on: AtomicU64::new(0),
+            times_busy: AtomicU64::new(0),
+            waits_cancelled: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +70,21 @@ impl<B: Backend> Shared<B> {
     pub(crate) fn failure(&self) -> MutexGuard<'_, Option<String>> {
         let failure = self.failure.lock();
         failure.expect("no thread panics while it holds this lock")
+    }
+
+    /// Notes that the database has warned in a commit: its wait for a standby was cancelled.
+    pub(crate) fn wait_cancelled(&self) {
+        self.waits_cancelled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The log, in numbers.
+    pub(crate) fn log_state(&self) -> LogState {
+        LogState {
+            bytes: self.log().as_ref().map_or(0, Log::bytes),
+            commits_behind: self.queue.commits_behind(),
+            times_busy: self.times_busy.load(Ordering::Relaxed),
+            waits_cancelled: self.waits_cancelled.load(Ordering::Relaxed),
+        }
     }
 
     /// Ends the use of the shard until it is opened again. The log has what is not in the rows.
@@ -242,6 +263,7 @@ impl<B: Backend> Shared<B> {
                 // A dump holds the table, or another owner the shard.
                 Ok(false) => return Ok(()),
                 Err(fault) if fault.is_lock_timeout() => {
+                    self.times_busy.fetch_add(1, Ordering::Relaxed);
                     tracing::debug!(slot, "a log table is in use and is emptied later");
                     return Ok(());
                 }

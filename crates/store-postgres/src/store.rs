@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ganger_store::waiting::RowWork;
-use ganger_store::{CommitError, Loaded, Opened, Store, StoreError, StoreHold};
+use ganger_store::{CommitError, Loaded, LogState, Opened, Store, StoreError, StoreHold};
 use ganger_types::{Commit, Epoch, ShardId};
 
 use crate::backend::{Backend, LogTables, RowTables, RowWrite};
@@ -289,6 +289,7 @@ impl<B: Backend> ShardStore<B> {
         let appended = tables.append(target, place, body)?;
         // The wait for a standby was cancelled: the record is visible, and nobody has a copy.
         if let Some(warning) = tables.take_warning() {
+            self.shared.wait_cancelled();
             return Err(Fault::Lost(warning));
         }
         if appended == 0 {
@@ -353,6 +354,10 @@ impl<B: Backend> Store for ShardStore<B> {
 
     fn hold(&self) -> Option<StoreHold> {
         self.shared.backend.hold()
+    }
+
+    fn log_state(&self) -> LogState {
+        self.shared.log_state()
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {

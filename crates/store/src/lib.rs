@@ -9,6 +9,7 @@ pub mod encoding;
 mod error;
 pub mod graph;
 mod hold;
+mod log_state;
 pub mod memory;
 pub mod merge;
 mod number_map;
@@ -24,6 +25,7 @@ pub mod waiting;
 pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
 pub use hold::StoreHold;
+pub use log_state::LogState;
 pub use memory::MemoryStore;
 pub use number_map::{NumberHasher, NumberMap};
 pub use reader::{

@@ -13,6 +13,7 @@ use ganger_types::{
 
 use crate::error::{CommitError, StoreError};
 use crate::hold::StoreHold;
+use crate::log_state::LogState;
 use crate::reader::Reader;
 
 /// A row that the engine loads at its start.
@@ -173,6 +174,11 @@ pub trait Store: Send + 'static {
     /// Size of the store's files in bytes; `None` if the store has no files.
     fn size_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// The log in front of the rows, as it is now. Cheap: upkeep asks for it.
+    fn log_state(&self) -> LogState {
+        LogState::default()
     }
 
     /// Free space on the device in bytes; `None` if the store is not on a device.

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use ganger_shard::{Clock as _, StopCause, SystemClock};
 use ganger_store::{Line, RepeatedWarning, StoreError};
-use ganger_store_postgres::{BEAT_EVERY, BeatError, Database, Directory, Member, Seen};
+use ganger_store_postgres::{
+    BEAT_EVERY, BeatError, Database, DatabaseAges, Directory, Member, Seen,
+};
 use ganger_types::{Elapsed, ShardId};
 use tokio::sync::watch;
 
 use super::{Order, Shared};
 use crate::shards::FirstEnded;
 
-/// Beats between two looks at the epochs of the shards, which only people see.
-const EPOCHS_EVERY: u64 = 10;
+/// Beats between two looks at what only people see: the epochs of the shards, and the ages in the database.
+const LOOK_EVERY: u64 = 10;
 
 /// State of the thread.
 pub(super) struct Beats {
@@ -40,7 +42,7 @@ impl Beats {
         let (mut warning, mut beats) = (RepeatedWarning::default(), 0);
         loop {
             let sent = SystemClock.monotonic();
-            match self.beat(sent, beats % EPOCHS_EVERY == 0) {
+            match self.beat(sent, beats % LOOK_EVERY == 0) {
                 Ok(()) => beats += 1,
                 Err(error @ BeatError::NameTaken(_)) => return self.end(&error),
                 Err(BeatError::Store(error)) => {
@@ -56,7 +58,7 @@ impl Beats {
         }
     }
 
-    fn beat(&mut self, sent: Duration, reads_epochs: bool) -> Result<(), BeatError> {
+    fn beat(&mut self, sent: Duration, looks: bool) -> Result<(), BeatError> {
         let released: Vec<u32> = self.unreleased.iter().copied().collect();
         for shard in released {
             self.release(shard);
@@ -78,8 +80,13 @@ impl Beats {
                 "shards are taken from a dead node"
             );
         }
-        if reads_epochs {
+        self.shared.counters.confirmed(sent);
+        if looks {
             self.read_epochs();
+            match DatabaseAges::read(&self.database) {
+                Ok(ages) => self.shared.counters.aged(ages),
+                Err(error) => tracing::debug!(%error, "the ages in the database cannot be read"),
+            }
         }
         self.seen.send_replace(Some(Arc::new(seen)));
         Ok(())

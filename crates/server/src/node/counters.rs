@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use ganger_metrics::{Distribution, Exposition, Source};
 use ganger_router::Owners;
+use ganger_shard::{Clock as _, SystemClock};
+use ganger_store_postgres::DatabaseAges;
 
 use super::marks::Marks;
 
@@ -23,6 +25,10 @@ pub(crate) struct NodeCounters {
     pub(super) moved: AtomicU64,
     /// Beats that failed since the start.
     pub(super) missed: AtomicU64,
+    /// When the last confirmed beat was sent, in microseconds of the monotonic clock; 0 before the first.
+    beat_at: AtomicU64,
+    /// Ages in the database: of the oldest snapshot, transaction and multixact.
+    ages: [AtomicU64; 3],
     /// Shards that this node lost to others without having given them up.
     pub(super) lost: AtomicU64,
     /// Shards handed over that no other node served in time, as far as this node knows.
@@ -37,6 +43,8 @@ impl Default for NodeCounters {
             taken_over: AtomicU64::default(),
             moved: AtomicU64::default(),
             missed: AtomicU64::default(),
+            beat_at: AtomicU64::default(),
+            ages: Default::default(),
             lost: AtomicU64::default(),
             late: AtomicU64::default(),
             pauses: Distribution::times(PAUSE_BOUNDS),
@@ -45,6 +53,20 @@ impl Default for NodeCounters {
 }
 
 impl NodeCounters {
+    /// Notes when a beat was sent that was confirmed.
+    pub(super) fn confirmed(&self, sent: Duration) {
+        let micros = u64::try_from(sent.as_micros()).unwrap_or(u64::MAX);
+        self.beat_at.store(micros, Ordering::Relaxed);
+    }
+
+    /// Notes the ages in the database.
+    pub(super) fn aged(&self, ages: DatabaseAges) {
+        let ages = [ages.snapshot, ages.transaction, ages.multixact];
+        for (shown, age) in self.ages.iter().zip(ages) {
+            shown.store(age, Ordering::Relaxed);
+        }
+    }
+
     /// Counts a shard that was handed over; `pause` is `None` if the other node did not serve it in time.
     pub(super) fn handed_over(&self, pause: Option<Duration>) {
         match pause {
@@ -97,6 +119,31 @@ impl NodeCounters {
             ),
         ] {
             out.gauge(name, help).sample(&[], count(number));
+        }
+        let help = "Seconds since the last beat of this node that the database confirmed was sent.";
+        let beat_at = Duration::from_micros(self.beat_at.load(Ordering::Relaxed));
+        let since = SystemClock.monotonic().saturating_sub(beat_at);
+        out.gauge("ganger_cluster_beat_age_seconds", help)
+            .sample(&[], since.as_secs());
+        for (name, help, age) in [
+            (
+                "ganger_cluster_oldest_snapshot_age",
+                "Transactions of the database since the oldest snapshot that somebody holds was taken.",
+                &self.ages[0],
+            ),
+            (
+                "ganger_cluster_oldest_transaction_age",
+                "Transactions of the database since the oldest one in its tables.",
+                &self.ages[1],
+            ),
+            (
+                "ganger_cluster_oldest_multixact_age",
+                "Multixacts of the database since the oldest one in its tables.",
+                &self.ages[2],
+            ),
+        ] {
+            out.gauge(name, help)
+                .sample(&[], age.load(Ordering::Relaxed));
         }
         for (name, help, number) in [
             (

@@ -205,9 +205,14 @@ impl<R: Reader, T: Ticket> Core<R, T> {
             let Some(commit) = &turn_in_flight.commit else {
                 continue;
             };
-            if commit.sequence > opened.sequence {
-                break;
+            if turn_in_flight.is_durable {
+                continue;
             }
+            if commit.sequence > opened.sequence {
+                self.metrics.counters.commits_unknown_missing_total.inc();
+                continue;
+            }
+            self.metrics.counters.commits_unknown_kept_total.inc();
             turn_in_flight.is_durable = true;
         }
         self.release();

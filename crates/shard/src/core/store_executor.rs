@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ganger_engine::{Engine, Loader, Start};
-use ganger_store::{CommitError, Loaded, Opened, Reader, Reserve, Store, StoreError};
+use ganger_store::{CommitError, Loaded, LogState, Opened, Reader, Reserve, Store, StoreError};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{Commit, Epoch, Now, ShardId};
 
@@ -134,6 +134,8 @@ pub struct StoreExecutor<S> {
     under_way: usize,
     /// Flushes of the store that the metrics have counted.
     flushes_counted: u64,
+    /// The log as it was shown last.
+    log: LogState,
 }
 
 impl<S: Store> StoreExecutor<S> {
@@ -146,6 +148,7 @@ impl<S: Store> StoreExecutor<S> {
             has_failed: false,
             under_way: 0,
             flushes_counted: 0,
+            log: LogState::default(),
         }
     }
 
@@ -281,6 +284,7 @@ impl<S: Store> StoreExecutor<S> {
         let bytes = self.store.size_bytes().unwrap_or(0);
         self.metrics.gauges.store_bytes.set(bytes);
         self.count_flushes();
+        self.show_log();
         StoreReport::Upkeep {
             free_bytes: self.store.free_bytes(),
             reserve,
@@ -293,6 +297,22 @@ impl<S: Store> StoreExecutor<S> {
         let counter = &self.metrics.counters.store_flushes_total;
         counter.add(flushes - self.flushes_counted);
         self.flushes_counted = flushes;
+    }
+
+    fn show_log(&mut self) {
+        let log = self.store.log_state();
+        let metrics = &self.metrics;
+        metrics.gauges.store_log_bytes.set(log.bytes);
+        metrics.gauges.store_commits_behind.set(log.commits_behind);
+        // The store counts from its making, as the metrics do.
+        let before = std::mem::replace(&mut self.log, log);
+        let counters = &metrics.counters;
+        counters
+            .store_log_busy_total
+            .add(log.times_busy - before.times_busy);
+        counters
+            .store_waits_cancelled_total
+            .add(log.waits_cancelled - before.waits_cancelled);
     }
 
     fn reopen(

@@ -82,6 +82,17 @@ async fn audit(bench: &TestShard) -> Vec<String> {
     }
 }
 
+/// Commits with unknown outcome that were in the store when it was opened again, and those that were not.
+fn unknown_commits(bench: &TestShard) -> [u64; 2] {
+    let counters = bench.handle.metrics().counters;
+    let count = |wanted| counters.iter().find(|(name, _)| *name == wanted);
+    [
+        "commits_unknown_kept_total",
+        "commits_unknown_missing_total",
+    ]
+    .map(|name| count(name).expect("it is counted").1)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_commit_that_is_there_is_acknowledged_after_reopening() {
     let bench = TestShard::start().await;
@@ -97,6 +108,7 @@ async fn an_unknown_commit_that_is_there_is_acknowledged_after_reopening() {
     let first = events.next().await.expect("told").position;
     ids(bench.handle.call(enqueue(vec![new_job("a", "p")])).await);
     assert_eq!(events.next().await.expect("told").position.0, first.0 + 1);
+    assert_eq!(unknown_commits(&bench), [1, 0]);
     assert!(audit(&bench).await.is_empty());
     bench.handle.stop().await;
 }
@@ -116,6 +128,7 @@ async fn an_unknown_commit_that_is_lost_is_not_acknowledged() {
     let event = events.next().await.expect("told");
     assert!(format!("{event:?}").contains(&id.to_string()), "{event:?}");
     assert_eq!(jobs_there(&bench).await, 1);
+    assert_eq!(unknown_commits(&bench), [0, 1]);
     bench.handle.stop().await;
 }
 

@@ -98,6 +98,8 @@ fn a_log_table_in_use_by_a_dump_is_emptied_later_and_commits_go_on() {
         store.idle().expect("rows can be written");
     }
     assert_eq!(records(&ground, number).iter().sum::<u64>(), 111);
+    let log = store.log_state();
+    assert_eq!((log.times_busy, log.commits_behind), (5, 0));
     dump.run(async |wire| wire.batch("COMMIT").await)
         .expect("it may");
     store.idle().expect("rows can be written");
@@ -107,7 +109,9 @@ fn a_log_table_in_use_by_a_dump_is_emptied_later_and_commits_go_on() {
         2,
         "{after:?}"
     );
+    assert!(store.log_state().bytes < log.bytes);
     put(&mut store, epoch, 111..=120);
+    assert_eq!(store.log_state().commits_behind, 10);
 }
 
 /// A statement that comes late, from another owner or about another state of the log.

@@ -56,6 +56,7 @@ fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
         panic!("it is visible, and nobody has a copy: {committed:?}");
     };
     assert!(reason.contains("synchronous replication"), "{reason}");
+    assert_eq!(store.log_state().waits_cancelled, 1);
     // Until a claim's own commit is confirmed, nothing may be used of what it saw.
     let claiming = thread::spawn(move || (store.take_back(epoch), store));
     cancel_wait(&ground);

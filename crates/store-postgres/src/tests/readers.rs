@@ -7,7 +7,33 @@ use ganger_store::{Reader, Store};
 use ganger_types::{JobKey, ShardId};
 
 use super::support::{Ground, commit, store};
-use crate::{Database, PostgresStore};
+use crate::session::Session;
+use crate::{Database, DatabaseAges, PostgresStore};
+
+/// The role of the nodes sees the age of a snapshot that another role holds.
+#[test]
+fn the_ages_in_the_database_show_a_snapshot_that_is_held() {
+    let Some(ground) = Ground::start("the_ages_in_the_database") else {
+        return;
+    };
+    let database = Database::new(ground.settings()).expect("they are possible");
+    let ages = || DatabaseAges::read(&database).expect("it is there");
+    let before = ages();
+    let admin = super::support::admin_settings(&ground.instance);
+    let mut holder = Session::connect(&admin, "holder").expect("it is there");
+    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class";
+    let held = holder.run(async |wire| wire.batch(snapshot).await);
+    held.expect("it may");
+    for _ in 0..50 {
+        ground.sql("SELECT txid_current()");
+    }
+    let after = ages();
+    assert!(after.snapshot >= 50, "{after:?}");
+    assert!(after.transaction >= before.transaction + 50, "{after:?}");
+    let ended = holder.run(async |wire| wire.batch("COMMIT").await);
+    ended.expect("it was begun");
+    assert!(ages().snapshot < 50);
+}
 
 #[test]
 fn all_shards_of_a_process_share_a_bounded_number_of_connections_that_read() {

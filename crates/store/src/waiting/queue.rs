@@ -178,6 +178,13 @@ impl CommitQueue {
         self.is_behind.load(Ordering::Acquire)
     }
 
+    /// Number of commits that the tables lack.
+    pub fn commits_behind(&self) -> u64 {
+        let state = self.lock();
+        let behind = state.waiting.commits.len() + state.writing.commits.len();
+        u64::try_from(behind).unwrap_or(u64::MAX)
+    }
+
     /// Whether so much is waiting that it should be written.
     pub fn is_over(&self, limits: &QueueLimits) -> bool {
         self.lock().is_over(limits)
