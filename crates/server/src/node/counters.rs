@@ -79,7 +79,9 @@ impl NodeCounters {
     pub(crate) fn source(self: &Arc<Self>, owners: &Owners, marks: &Arc<Marks>) -> Source {
         let (counters, owners, marks) = (Arc::clone(self), owners.clone(), Arc::clone(marks));
         Arc::new(move |out| {
-            counters.write(&owners, out);
+            Self::write_shards(&owners, out);
+            counters.write_database(out);
+            counters.write_counters(out);
             let help = "Newest commit of a shard that this node knows to be confirmed.";
             let mut gauge = out.gauge("ganger_cluster_confirmed_commits", help);
             for (shard, mark) in marks.all() {
@@ -88,7 +90,7 @@ impl NodeCounters {
         })
     }
 
-    fn write(&self, owners: &Owners, out: &mut Exposition) {
+    fn write_shards(owners: &Owners, out: &mut Exposition) {
         let state = owners.now();
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let alive = state.nodes.iter().filter(|node| node.is_live).count();
@@ -120,6 +122,9 @@ impl NodeCounters {
         ] {
             out.gauge(name, help).sample(&[], count(number));
         }
+    }
+
+    fn write_database(&self, out: &mut Exposition) {
         let help = "Seconds since the last beat of this node that the database confirmed was sent.";
         let beat_at = Duration::from_micros(self.beat_at.load(Ordering::Relaxed));
         let since = SystemClock.monotonic().saturating_sub(beat_at);
@@ -145,6 +150,9 @@ impl NodeCounters {
             out.gauge(name, help)
                 .sample(&[], age.load(Ordering::Relaxed));
         }
+    }
+
+    fn write_counters(&self, out: &mut Exposition) {
         for (name, help, number) in [
             (
                 "ganger_cluster_take_overs_total",
