@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use ganger_engine::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
+use ganger_shard::CallError;
 use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
 
 use crate::reach::ShardClient;
-use crate::{REACH_WITHIN, RouteError, Router};
+use crate::{Address, REACH_WITHIN, RouteError, Router};
 
 /// Maximum number of attempts when a shard loses its reservation by a restart.
 const ATTEMPTS_MAX: u32 = 3;
-/// Longest wait for another submission of the same jobs, or under the same key, to be decided.
+/// Longest wait for another submission of the same jobs, or under the same key, to be decided; and, between the nodes of a
+/// cluster, for a node that serves a shard.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between checks; each is half as long again as the last, up to the maximum.
 const BUSY_PAUSE: Duration = Duration::from_millis(30);
@@ -34,7 +36,7 @@ pub struct Submitted {
     pub repeat: bool,
 }
 
-/// The retry loop of a submission that waits for another one to be decided.
+/// The retry loop of a submission that waits for another one to be decided, or for a shard.
 #[derive(Debug)]
 pub struct Busy {
     until: Instant,
@@ -82,8 +84,13 @@ impl Router {
         graph: bool,
         at: Option<Timestamp>,
     ) -> Result<Submitted, RouteError> {
+        let mut moving = Busy::default();
         for shard in spread.counts().keys() {
-            self.reach(shard)?;
+            while let Err(error) = self.reach(shard) {
+                if !self.is_between_nodes(&error) || !moving.pause().await {
+                    return Err(error);
+                }
+            }
         }
         if let Some(shard) = spread.only_shard().cloned() {
             return self.submit_to_one(&shard, spread, graph, at).await;
@@ -95,8 +102,25 @@ impl Router {
             match self.submit_to_many(&spread).await {
                 Err(error) if error.is("not_reserved") && attempt < ATTEMPTS_MAX => attempt += 1,
                 Err(error) if error.is_busy() && busy.pause().await => {}
+                // Nothing of it stays, so it can be done again; after an unknown outcome it cannot.
+                Err(error) if self.is_between_nodes(&error) && moving.pause().await => {}
                 outcome => return outcome,
             }
+        }
+    }
+
+    /// Whether a shard did not answer because it is on its way to another node of a cluster, which will serve it soon. A
+    /// fixed server that does not answer is reported at once (`rel P4`), and so is a shard that no node may serve.
+    fn is_between_nodes(&self, error: &RouteError) -> bool {
+        if self.0.topology.owners().is_none() {
+            return false;
+        }
+        match error {
+            RouteError::Unreachable { shard, .. } => {
+                !matches!(self.0.topology.address(shard), Address::Closed(_))
+            }
+            RouteError::Call(CallError::Unavailable { .. }) => true,
+            other => other.is("unavailable"),
         }
     }
 
@@ -245,7 +269,7 @@ impl Router {
             }
             return Err(error);
         }
-        self.decide_for(&decider, decide(true)).await?;
+        self.decide_for(decider.shard(), decide(true)).await?;
         Ok(Submitted {
             jobs,
             graph: Some(graph),
@@ -255,13 +279,17 @@ impl Router {
 
     /// Asks the decider to commit the submission. Without a reply it is asked again for a while: a decision is made
     /// once and stays.
-    async fn decide_for(&self, decider: &ShardClient, decide: Decide) -> Result<(), RouteError> {
+    async fn decide_for(&self, decider: &ShardId, decide: Decide) -> Result<(), RouteError> {
         let until = Instant::now() + REACH_WITHIN;
         let mut pause = BUSY_PAUSE;
         let mut unknown = None;
         loop {
-            let answer = self.decide(decider, decide.clone()).await;
-            let error = match answer.map_err(|error| error.after_a_change(decider.shard())) {
+            // In a cluster, another node may serve it by now.
+            let answer = match self.reach(decider) {
+                Ok(client) => self.decide(&client, decide.clone()).await,
+                Err(error) => Err(error),
+            };
+            let error = match answer.map_err(|error| error.after_a_change(decider)) {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
@@ -269,6 +297,8 @@ impl Router {
             let is_away = matches!(error, RouteError::Unreachable { .. });
             if is_unknown || (is_away && unknown.is_some()) {
                 unknown.get_or_insert(error);
+            } else if is_away && self.is_between_nodes(&error) && Instant::now() + pause <= until {
+                // It was not asked yet.
             } else {
                 // The decider's reply is final, also about a decision that it made earlier without a reply.
                 return Err(error);

@@ -16,6 +16,8 @@ use crate::nodes::Nodes;
 
 /// Number of shards, which the nodes share.
 const SHARDS: usize = 4;
+/// Longest time without a job after which a worker ends though some are missing.
+const NO_JOB_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which the load balancer asks each node whether it is ready.
@@ -31,6 +33,9 @@ struct Balancer {
     failures: Mutex<Vec<String>>,
     requests: AtomicUsize,
     is_over: AtomicBool,
+    /// Number of jobs that were enqueued, once that is known, and of those that were completed.
+    enqueued: AtomicUsize,
+    completed: AtomicUsize,
 }
 
 impl Balancer {
@@ -44,6 +49,8 @@ impl Balancer {
             failures: Mutex::default(),
             requests: AtomicUsize::new(0),
             is_over: AtomicBool::new(false),
+            enqueued: AtomicUsize::new(usize::MAX),
+            completed: AtomicUsize::new(0),
         }
     }
 
@@ -77,6 +84,11 @@ impl Balancer {
         let count = || self.requests.load(Ordering::Relaxed);
         let enough = count() + REQUESTS_BETWEEN;
         wait_for("more requests", || Ok((count() >= enough).then_some(())))
+    }
+
+    /// Whether every job was completed. A job that waits for one of another shard is ready a moment after that.
+    fn has_completed_all(&self) -> bool {
+        self.completed.load(Ordering::Relaxed) >= self.enqueued.load(Ordering::Relaxed)
     }
 
     fn note(&self, failure: String) {
@@ -139,19 +151,38 @@ impl<'a> User<'a> {
         jobs
     }
 
-    /// Leases and completes the jobs of a shard until there are none; returns their ids.
+    /// Submits graphs of a job in each of two shards, the second after the first; returns the number of jobs.
+    fn submit(mut self) -> usize {
+        let mut graphs = 0;
+        while !self.balancer.is_over.load(Ordering::Relaxed) {
+            let shard = |at: usize| (at % SHARDS + 1).to_string();
+            let job = |name: &str, at: usize| json!({"id": format!("g{graphs}-{name}"), "name": name, "queue": "q", "kind": "k", "shard": shard(at)});
+            let (first, mut second) = (job("first", graphs), job("second", graphs + 1));
+            second["after"] = json!(["first"]);
+            self.call("/api/v1/graphs", &json!({"jobs": [first, second]}));
+            graphs += 1;
+            thread::sleep(Duration::from_millis(10));
+        }
+        graphs * 2
+    }
+
+    /// Leases and completes the jobs of a shard until all are completed, or none has come for long; returns their ids.
     fn work(mut self, shard: usize) -> Vec<String> {
         let lease = json!({"queues": [{"queue": "q"}], "worker": format!("w{shard}"), "max": 20,
             "lease_for": "30s", "wait": "500ms"});
         let (mut done, mut handed_out) = (Vec::new(), BTreeSet::new());
+        let mut last = Instant::now();
         loop {
-            // Jobs that were there before the end are found after it.
-            let is_over = self.balancer.is_over.load(Ordering::Relaxed);
+            let is_over = self.balancer.is_over.load(Ordering::Relaxed)
+                && (self.balancer.has_completed_all() || last.elapsed() > NO_JOB_MAX);
             let leased = self.call(&format!("/api/v1/leases?shard={shard}"), &lease);
             let leased = leased.map_or(Value::Null, |response| response.json());
             let jobs = leased["jobs"].as_array().cloned().unwrap_or_default();
             if jobs.is_empty() && is_over {
                 return done;
+            }
+            if !jobs.is_empty() {
+                last = Instant::now();
             }
             for job in jobs {
                 // A grant that nobody got is released, and has used a number: attempts do not tell.
@@ -162,6 +193,7 @@ impl<'a> User<'a> {
                 let report = json!({"job": job["id"], "token": job["token"], "result": 1});
                 let path = format!("/api/v1/leases/complete?shard={shard}");
                 if self.call(&path, &report).is_some() {
+                    self.balancer.completed.fetch_add(1, Ordering::Relaxed);
                     done.push(job["id"].as_str().unwrap_or_default().to_owned());
                 }
             }
@@ -196,12 +228,14 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
     let balancer = Balancer::new(addresses.to_vec());
     let (enqueued, done) = thread::scope(|scope| -> Result<_> {
         let checks = scope.spawn(|| balancer.check());
-        let producers: Vec<_> = (0..2)
+        let mut producers: Vec<_> = (0..2)
             .map(|number| {
                 let user = User::new(&balancer);
                 scope.spawn(move || user.produce(number))
             })
             .collect();
+        let user = User::new(&balancer);
+        producers.push(scope.spawn(move || user.submit()));
         let workers: Vec<_> = (1..=SHARDS)
             .map(|shard| {
                 let user = User::new(&balancer);
@@ -224,6 +258,7 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
             .into_iter()
             .map(|it| it.join().expect("no panic"))
             .sum();
+        balancer.enqueued.store(enqueued, Ordering::Relaxed);
         let done: Vec<_> = workers
             .into_iter()
             .flat_map(|it| it.join().expect("no panic"))
