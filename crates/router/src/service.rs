@@ -16,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::graphs;
 use crate::reach::{ShardClient, from_wait, to_wait};
-use crate::status::to_status;
+use crate::status::{not_here, to_status};
 use crate::{RouteError, Router};
 
 /// Maximum bytes of a batch: its results, and room for the rest.
@@ -41,20 +41,14 @@ impl Router {
     fn asked_handle(&self, shard: &str) -> Result<Handle, Status> {
         let shard = shard_id(shard)?;
         self.handle(&shard).ok_or_else(|| {
+            if self.topology().owners().is_some() && self.knows(&shard) {
+                return not_here();
+            }
             let here = self.here();
-            to_status(
-                &if self.topology().owners().is_some() && self.knows(&shard) {
-                    RouteError::Unreachable {
-                        shard,
-                        reason: "this node does not own it at the moment".to_owned(),
-                    }
-                } else {
-                    RouteError::Unknown {
-                        shard,
-                        known: here.iter().map(|handle| handle.id().clone()).collect(),
-                    }
-                },
-            )
+            to_status(&RouteError::Unknown {
+                shard,
+                known: here.iter().map(|handle| handle.id().clone()).collect(),
+            })
         })
     }
 }

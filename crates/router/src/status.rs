@@ -10,6 +10,9 @@ use crate::RouteError;
 /// Metadata key of the stable code of a refusal.
 const CODE: &str = "ganger-code";
 
+/// Metadata key that says that the node does not own the shard, so it has done nothing. Older servers do not know it.
+const NOT_HERE: &str = "ganger-not-here";
+
 /// Metadata key of the index of the job that a refusal concerns.
 const MEMBER: &str = "ganger-member";
 
@@ -39,6 +42,14 @@ pub(crate) fn to_status(error: &RouteError) -> Status {
         }
         _ => Status::new(Code::Unavailable, message),
     }
+}
+
+/// The answer of a node of a cluster that does not own the shard at the moment.
+pub(crate) fn not_here() -> Status {
+    let mut status = Status::unavailable("this node does not own it at the moment");
+    let value = MetadataValue::from_static("1");
+    status.metadata_mut().insert(NOT_HERE, value);
+    status
 }
 
 fn refusal(code: Code, message: &str, stable: &str) -> Status {
@@ -71,10 +82,12 @@ fn member(status: &Status) -> Option<usize> {
     member.to_str().ok()?.parse().ok()
 }
 
-/// Converts the status of a change. Without a reply the change may have been made, unless no connection existed.
+/// Converts the status of a change. Without a reply the change may have been made, unless no connection existed, or the
+/// node does not own the shard.
 pub(crate) fn from_change(shard: &ShardId, status: &Status) -> RouteError {
+    let is_undone = was_never_sent(status) || status.metadata().contains_key(NOT_HERE);
     match from_status(shard, status) {
-        RouteError::Unreachable { shard, reason } if !was_never_sent(status) => {
+        RouteError::Unreachable { shard, reason } if !is_undone => {
             RouteError::OutcomeUnknown { shard, reason }
         }
         error => error,
@@ -109,4 +122,22 @@ fn reason(status: &Status) -> String {
         text = status.code().to_string();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_not_made_by_a_node_that_does_not_own_the_shard() {
+        let shard = ShardId::default();
+        let reason = "this node does not own it at the moment".to_owned();
+        let refused = RouteError::Unreachable {
+            shard: shard.clone(),
+            reason,
+        };
+        assert_eq!(from_change(&shard, &not_here()), refused);
+        let lost = from_change(&shard, &Status::unavailable("connection reset"));
+        assert!(matches!(lost, RouteError::OutcomeUnknown { .. }), "{lost}");
+    }
 }

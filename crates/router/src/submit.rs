@@ -135,12 +135,18 @@ impl Router {
         if spread.refers_elsewhere() {
             self.check_outside(&spread, Some(shard)).await?;
         }
-        let reach = self.reach(shard)?;
         let submission = spread.into_one(graph);
-        let mut busy = Busy::default();
+        let (mut busy, mut moving) = (Busy::default(), Busy::default());
         loop {
-            match reach.enqueue(submission.clone(), at).await {
+            let enqueued = match self.reach(shard) {
+                Ok(reach) => reach.enqueue(submission.clone(), at).await,
+                Err(error) => Err(error),
+            };
+            match enqueued {
                 Err(error) if error.is_busy() && busy.pause().await => {}
+                // Other errors of a shard that does not answer leave it open whether the jobs are there.
+                Err(error @ RouteError::Unreachable { .. })
+                    if self.is_between_nodes(&error) && moving.pause().await => {}
                 outcome => return outcome,
             }
         }

@@ -151,13 +151,14 @@ impl<'a> User<'a> {
         jobs
     }
 
-    /// Submits graphs of a job in each of two shards, the second after the first; returns the number of jobs.
+    /// Submits graphs of two jobs, mostly in two shards, the second after the first; returns the number of jobs.
     fn submit(mut self) -> usize {
         let mut graphs = 0;
         while !self.balancer.is_over.load(Ordering::Relaxed) {
             let shard = |at: usize| (at % SHARDS + 1).to_string();
             let job = |name: &str, at: usize| json!({"id": format!("g{graphs}-{name}"), "name": name, "queue": "q", "kind": "k", "shard": shard(at)});
-            let (first, mut second) = (job("first", graphs), job("second", graphs + 1));
+            let other = graphs + usize::from(graphs % 3 > 0);
+            let (first, mut second) = (job("first", graphs), job("second", other));
             second["after"] = json!(["first"]);
             self.call("/api/v1/graphs", &json!({"jobs": [first, second]}));
             graphs += 1;
