@@ -230,7 +230,7 @@ impl Oracle {
 
     /// Whether a worker may hold a job.
     pub(crate) fn holds_anything(&self) -> bool {
-        self.live.iter().any(|key| self.known(*key).hold.is_some())
+        self.live_jobs().any(|(_, job)| job.hold.is_some())
     }
 
     /// Checks a durable turn: its commands in order, and the rows after it.
@@ -334,6 +334,15 @@ impl Oracle {
 
     fn namespace(&self, namespace: &Namespace) -> NamespaceSettings {
         self.namespaces.get(namespace).cloned().unwrap_or_default()
+    }
+
+    /// The jobs that have not ended, in the order of their keys. Cheaper than to look each one up.
+    fn live_jobs(&self) -> impl Iterator<Item = (JobKey, &ModelJob)> {
+        let first = self.live.first().copied().unwrap_or_default();
+        let mut live = self.live.iter().peekable();
+        let jobs = self.jobs.range(first..);
+        let is_live = move |(key, _): &(&JobKey, _)| live.next_if(|next| next == key).is_some();
+        jobs.filter(is_live).map(|(key, job)| (*key, job))
     }
 
     fn known(&self, key: JobKey) -> &ModelJob {

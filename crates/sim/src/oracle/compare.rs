@@ -62,8 +62,8 @@ impl Oracle {
     }
 
     fn jobs_open(&self) -> Vec<JobKey> {
-        let is_open = |key: &&JobKey| !self.known(**key).is_certain();
-        self.live.iter().filter(is_open).copied().collect()
+        let open = self.live_jobs().filter(|(_, job)| !job.is_certain());
+        open.map(|(key, _)| key).collect()
     }
 
     /// Compares every live job with the rows, and their number.

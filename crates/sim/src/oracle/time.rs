@@ -32,12 +32,9 @@ impl Oracle {
             self.goals.reach("idempotency-key-outlived-its-window");
         }
         self.due_now.clear();
-        let due: Vec<JobKey> = self
-            .live
-            .iter()
-            .copied()
-            .filter(|key| self.is_due(*key))
-            .collect();
+        let due = self.live_jobs();
+        let due = due.filter(|(_, job)| self.timer_of(job).is_some());
+        let due: Vec<JobKey> = due.map(|(key, _)| key).collect();
         if due.len() > 1 {
             self.goals.reach("two-timers-in-one-step");
         }
@@ -73,32 +70,23 @@ impl Oracle {
         let now = self.now.elapsed;
         let may_ripen =
             |stand: &PossibleState| matches!(stand.due, DueTime::Between(first, _) if first <= now);
-        let open: Vec<JobKey> = self
-            .live
-            .iter()
-            .copied()
-            .filter(|key| self.known(*key).may.iter().any(may_ripen))
-            .collect();
+        let open = self.live_jobs();
+        let open = open.filter(|(_, job)| job.may.iter().any(may_ripen));
+        let open: Vec<JobKey> = open.map(|(key, _)| key).collect();
         for key in open {
             let stands = self.ripened(key, self.known(key).may.clone());
             self.known_mut(key).becomes(stands);
         }
     }
 
-    fn is_due(&self, key: JobKey) -> bool {
-        self.timer_of(key).is_some()
-    }
-
     fn first_due(&self) -> Option<(Turn, JobKey)> {
-        self.live
-            .iter()
-            .filter_map(|key| Some((self.timer_of(*key)?, *key)))
+        self.live_jobs()
+            .filter_map(|(key, job)| Some((self.timer_of(job)?, key)))
             .min()
     }
 
     /// The position of the first due timer of a job that has not fired.
-    fn timer_of(&self, key: JobKey) -> Option<Turn> {
-        let job = self.known(key);
+    fn timer_of(&self, job: &ModelJob) -> Option<Turn> {
         if job.has_ended() {
             return None;
         }
