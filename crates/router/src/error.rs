@@ -102,11 +102,14 @@ impl RouteError {
         }
     }
 
+    /// Whether the shard was asked and cannot serve: it stops, recovers, or its store confirms nothing.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        self.is("unavailable") || matches!(self, Self::Call(CallError::Unavailable { .. }))
+    }
+
     /// Converts the error of a change: a shard that did not reply may have made the change.
     pub(crate) fn after_a_change(self, shard: &ShardId) -> Self {
-        let is_unknown =
-            self.is("unavailable") || matches!(self, Self::Call(CallError::Unavailable { .. }));
-        if is_unknown {
+        if self.is_unavailable() {
             return Self::OutcomeUnknown {
                 shard: shard.clone(),
                 reason: self.to_string(),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use ganger_engine::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
-use ganger_shard::CallError;
 use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 use crate::reach::ShardClient;
 use crate::{Address, REACH_WITHIN, RouteError, Router};
 
-/// Maximum number of attempts when a shard loses its reservation by a restart.
+/// Maximum number of attempts when a shard loses its reservation by a restart, or stops to move to another node.
 const ATTEMPTS_MAX: u32 = 3;
 /// Longest wait for another submission of the same jobs, or under the same key, to be decided; and, between the nodes of a
 /// cluster, for a node that serves a shard.
@@ -87,13 +86,14 @@ impl Router {
         let mut moving = Busy::default();
         for shard in spread.counts().keys() {
             while let Err(error) = self.reach(shard) {
-                if !self.is_between_nodes(&error) || !moving.pause().await {
+                if !self.waits_for_node(&error, &mut moving).await {
                     return Err(error);
                 }
             }
         }
         if let Some(shard) = spread.only_shard().cloned() {
-            return self.submit_to_one(&shard, spread, graph, at).await;
+            let sent = self.submit_to_one(&shard, spread, graph, at, &mut moving);
+            return sent.await;
         }
         spread.check()?;
         let mut busy = Busy::default();
@@ -103,25 +103,34 @@ impl Router {
                 Err(error) if error.is("not_reserved") && attempt < ATTEMPTS_MAX => attempt += 1,
                 Err(error) if error.is_busy() && busy.pause().await => {}
                 // Nothing of it stays, so it can be done again; after an unknown outcome it cannot.
-                Err(error) if self.is_between_nodes(&error) && moving.pause().await => {}
+                Err(error) if self.waits_for_node(&error, &mut moving).await => {}
+                // A shard that stops is away the next time. One whose store confirms nothing refuses soon.
+                Err(error)
+                    if error.is_unavailable()
+                        && self.topology().owners().is_some()
+                        && attempt < ATTEMPTS_MAX
+                        && moving.pause().await =>
+                {
+                    attempt += 1;
+                }
                 outcome => return outcome,
             }
         }
     }
 
-    /// Whether a shard did not answer because it is on its way to another node of a cluster, which will serve it soon. A
+    /// Waits for a moment if a shard is on its way to another node of a cluster; returns whether it is to be tried again.
+    async fn waits_for_node(&self, error: &RouteError, moving: &mut Busy) -> bool {
+        self.is_between_nodes(error) && moving.pause().await
+    }
+
+    /// Whether a shard was not reached because it is on its way to another node of a cluster, which will serve it soon. A
     /// fixed server that does not answer is reported at once (`rel P4`), and so is a shard that no node may serve.
     fn is_between_nodes(&self, error: &RouteError) -> bool {
-        if self.0.topology.owners().is_none() {
+        let RouteError::Unreachable { shard, .. } = error else {
             return false;
-        }
-        match error {
-            RouteError::Unreachable { shard, .. } => {
-                !matches!(self.0.topology.address(shard), Address::Closed(_))
-            }
-            RouteError::Call(CallError::Unavailable { .. }) => true,
-            other => other.is("unavailable"),
-        }
+        };
+        let topology = self.topology();
+        topology.owners().is_some() && !matches!(topology.address(shard), Address::Closed(_))
     }
 
     /// Submits to the single shard that owns all the jobs, which checks them.
@@ -131,12 +140,17 @@ impl Router {
         spread: ShardedSubmission,
         graph: bool,
         at: Option<Timestamp>,
+        moving: &mut Busy,
     ) -> Result<Submitted, RouteError> {
         if spread.refers_elsewhere() {
-            self.check_outside(&spread, Some(shard)).await?;
+            while let Err(error) = self.check_outside(&spread, Some(shard)).await {
+                if !self.waits_for_node(&error, moving).await {
+                    return Err(error);
+                }
+            }
         }
         let submission = spread.into_one(graph);
-        let (mut busy, mut moving) = (Busy::default(), Busy::default());
+        let mut busy = Busy::default();
         loop {
             let enqueued = match self.reach(shard) {
                 Ok(reach) => reach.enqueue(submission.clone(), at).await,
@@ -144,9 +158,7 @@ impl Router {
             };
             match enqueued {
                 Err(error) if error.is_busy() && busy.pause().await => {}
-                // Other errors of a shard that does not answer leave it open whether the jobs are there.
-                Err(error @ RouteError::Unreachable { .. })
-                    if self.is_between_nodes(&error) && moving.pause().await => {}
+                Err(error) if self.waits_for_node(&error, moving).await => {}
                 outcome => return outcome,
             }
         }
@@ -300,7 +312,11 @@ impl Router {
                 Err(error) => error,
             };
             let is_unknown = matches!(error, RouteError::OutcomeUnknown { .. });
-            let is_away = matches!(error, RouteError::Unreachable { .. });
+            // Neither is an answer of the decider.
+            let is_away = matches!(
+                error,
+                RouteError::Unreachable { .. } | RouteError::Unknown { .. }
+            );
             if is_unknown || (is_away && unknown.is_some()) {
                 unknown.get_or_insert(error);
             } else if is_away && self.is_between_nodes(&error) && Instant::now() + pause <= until {

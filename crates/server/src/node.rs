@@ -163,6 +163,7 @@ pub(crate) fn start(context: NodeContext<'_>) -> Result<Option<Node>, StartError
         ended: context.ended.clone(),
         home: member.home.clone(),
         unreleased: BTreeSet::new(),
+        ages: None,
     };
     let thread = std::thread::Builder::new().name("node".to_owned());
     let started = thread.spawn(move || beats.run());

@@ -67,10 +67,10 @@ pub struct Settings {
 impl Settings {
     /// Reads the address of a database, such as `postgres://ganger_node@db1,db2/ganger?sslmode=verify-full`.
     ///
-    /// Several hosts are tried in order for one that accepts writes; the next is tried too if one says nothing. Without `sslmode`, connections to loopback
-    /// addresses and sockets are plain, and all others are encrypted. `sslrootcert`, `sslcert` and `sslkey` name
-    /// files in PEM. Channel binding is required where a password is sent over TLS; `channel_binding=prefer` allows a
-    /// pooler between.
+    /// Several hosts are tried in order for one that accepts writes; the next is tried too if one says nothing. Without
+    /// `sslmode`, connections to loopback addresses and sockets are plain, and all others are encrypted. `sslrootcert`,
+    /// `sslcert` and `sslkey` name files in PEM. Channel binding is required where a password is sent over TLS;
+    /// `channel_binding=prefer` allows a pooler between.
     ///
     /// # Errors
     /// If the address has the wrong form, or asks for something that is not possible.

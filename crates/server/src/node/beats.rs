@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ganger_shard::{Clock as _, StopCause, SystemClock};
@@ -33,6 +34,8 @@ pub(super) struct Beats {
     pub(super) home: ShardId,
     /// Shards that could not be released yet.
     pub(super) unreleased: BTreeSet<u32>,
+    /// The thread that looked at the ages in the database last.
+    pub(super) ages: Option<JoinHandle<()>>,
 }
 
 impl Beats {
@@ -83,13 +86,27 @@ impl Beats {
         self.shared.counters.confirmed(sent);
         if looks {
             self.read_epochs();
-            match DatabaseAges::read(&self.database) {
-                Ok(ages) => self.shared.counters.aged(ages),
-                Err(error) => tracing::debug!(%error, "the ages in the database cannot be read"),
-            }
+            self.look_at_ages();
         }
         self.seen.send_replace(Some(Arc::new(seen)));
         Ok(())
+    }
+
+    /// Looks at the ages in the database on a thread of its own: no beat waits for that. At most one looks at a time.
+    fn look_at_ages(&mut self) {
+        if self.ages.as_ref().is_some_and(|look| !look.is_finished()) {
+            return;
+        }
+        let (database, counters) = (
+            Arc::clone(&self.database),
+            Arc::clone(&self.shared.counters),
+        );
+        let look = move || match DatabaseAges::read(&database) {
+            Ok(ages) => counters.aged(ages),
+            Err(error) => tracing::debug!(%error, "the ages in the database cannot be read"),
+        };
+        let thread = thread::Builder::new().name("ganger-ages".to_owned());
+        self.ages = thread.spawn(look).ok();
     }
 
     fn read_epochs(&self) {
