@@ -321,9 +321,10 @@ fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -
         ensure!(answer.status == 200, "{page}: {}", answer.to_text());
     }
     // It owns none and knows their newest commits from the owner, which tells it once a second.
-    let metrics = wait_for("the owner's commits to be known", || {
+    let metrics = wait_for("the owner's commits and the database's ages", || {
         let metrics = ask(nodes.setup("b"), "/metrics")?.to_text();
-        let known = metrics.contains("ganger_cluster_confirmed_commits{shard=\"1\"}");
+        let known = metrics.contains("ganger_cluster_confirmed_commits{shard=\"1\"}")
+            && !metrics.contains("ganger_cluster_oldest_transaction_age 0\n");
         Ok(known.then_some(metrics))
     })?;
     ensure!(
