@@ -37,6 +37,7 @@ use tonic::service::Routes;
 pub use authorization::Peer;
 pub use problem::{CODES, Problem};
 pub use rights::{is_read, right};
+pub use work::{Connect, WORK, WorkerRelay};
 
 use crate::authorization::Authorization;
 use crate::work::Holders;

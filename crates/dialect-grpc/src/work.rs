@@ -7,6 +7,7 @@
 
 mod holders;
 mod outgoing;
+mod relay;
 mod reports;
 mod session;
 
@@ -19,6 +20,7 @@ use tonic::{Status, Streaming};
 
 pub(crate) use holders::Holders;
 use outgoing::Outgoing;
+pub use relay::{Connect, WORK, WorkerRelay};
 use session::Session;
 
 use crate::ServiceContext;

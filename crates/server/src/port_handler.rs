@@ -76,7 +76,7 @@ pub(crate) trait Backend: Send + Sync {
 }
 
 /// ganger's own dialects, over all shards.
-impl Backend for ShardDispatch {
+impl Backend for Arc<ShardDispatch> {
     fn protocol(&self, headers: &HeaderMap) -> Protocol {
         if is_grpc(headers) {
             Protocol::Grpc
@@ -121,7 +121,7 @@ impl Backend for ShardDispatch {
         request: Request<Body>,
         identity: &'a Identity,
     ) -> BoxFuture<'a, Response<Body>> {
-        self.dispatch(protocol, request, identity).boxed()
+        ShardDispatch::dispatch(self, protocol, request, identity).boxed()
     }
 }
 

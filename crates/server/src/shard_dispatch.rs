@@ -6,6 +6,7 @@ mod in_flight;
 mod routing;
 mod unread_body;
 mod waiting;
+mod worker_streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::AtomicU64;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use ganger_access::{Audit, Identity, Outcome, Record};
+use ganger_dialect_grpc::WorkerRelay;
 use ganger_dialect_http::Problem;
 use ganger_router::Router;
 use ganger_shard::Handle;
@@ -84,6 +86,8 @@ impl Dialects {
 pub(crate) struct ForwardedRequests {
     pub(crate) count: AtomicU64,
     pub(crate) failed: AtomicU64,
+    /// Streams of workers that went on at another node.
+    pub(crate) streams_moved: Arc<AtomicU64>,
     /// Requests that wait for a node that serves their shard.
     pub(crate) waiting: WaitingRequests,
 }
@@ -99,6 +103,7 @@ pub(crate) struct ShardDispatch {
     /// The ports over the default shard.
     ports: HomePorts,
     forwarded: Arc<ForwardedRequests>,
+    worker_relay: WorkerRelay,
     stopping: CancellationToken,
     /// Notified when another node has released a shard for this one.
     released: Notify,
@@ -115,7 +120,7 @@ impl ShardDispatch {
         vacant: Option<Dialects>,
         audit: Audit,
         forwarded: Arc<ForwardedRequests>,
-        stopping: CancellationToken,
+        worker_relay: WorkerRelay,
     ) -> Self {
         let peers =
             axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
@@ -127,7 +132,8 @@ impl ShardDispatch {
             audit,
             ports: Vec::new(),
             forwarded,
-            stopping,
+            stopping: worker_relay.stopping.clone(),
+            worker_relay,
             released: Notify::new(),
             #[cfg(feature = "postgres")]
             marks: None,
@@ -196,7 +202,7 @@ impl ShardDispatch {
 
     /// Answers a request of an identified caller.
     pub(crate) async fn dispatch(
-        &self,
+        self: &Arc<Self>,
         protocol: Protocol,
         mut request: Request<Body>,
         sender: &Identity,
@@ -236,6 +242,10 @@ impl ShardDispatch {
             return self.answer_for_all(protocol, &head, body, &caller).await;
         }
         let mut request = Request::from_parts(head, body);
+        let is_known = !matches!(caller, Identity::Anonymous);
+        if is_known && !is_of_peer && self.is_relayed(protocol, request.uri().path()) {
+            return self.relay_worker(request, caller).await;
+        }
         if is_of_peer && is_for_port(request.uri().path()) {
             request.extensions_mut().insert(ForPort);
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ganger_access::{Budget, Identity, StreamLimit};
 use ganger_attention::alert::Alerts;
 use ganger_attention::{Attention, ServerFacts, Sources};
+use ganger_dialect_grpc::WorkerRelay;
 use ganger_dialect_http::{HostCheck, Settings};
 use ganger_metrics::{Exposition, Source};
 use ganger_router::Router;
@@ -137,7 +138,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         dispatcher: &dispatcher,
         ended: ended_out,
     })?;
-    let (addr, listener) = common.serve(main, dispatcher)?;
+    let (addr, listener) = common.serve(main, Arc::new(dispatcher))?;
     Ok(Running {
         addr,
         shards,
@@ -348,7 +349,11 @@ impl Wiring {
             vacant.map(|vacant| self.dialects(vacant)),
             self.common.security.audit.clone(),
             Arc::clone(&self.forwarded),
-            self.common.stopping.clone(),
+            WorkerRelay {
+                draining: self.drained.clone(),
+                stopping: self.common.stopping.clone(),
+                reopened: Arc::clone(&self.forwarded.streams_moved),
+            },
         )
         .with_ports(ports);
         for shard in &*self.shards.now() {
@@ -499,6 +504,11 @@ fn metrics(
             "ganger_requests_unreached_total",
             "Forwarded requests whose shard could not be reached.",
             &forwarded.failed,
+        ),
+        (
+            "ganger_worker_streams_moved_total",
+            "Streams of workers that went on at another node of the cluster after their shard moved.",
+            &*forwarded.streams_moved,
         ),
     ] {
         out.counter(name, help).sample(&[], read(number));

@@ -498,7 +498,7 @@ async fn waiting(asking: &mut Option<Boxed<Granted>>) -> Granted {
 }
 
 /// Waits until the server is about to stop; forever, if it never announces that.
-async fn drain_requested(draining: &mut watch::Receiver<bool>) {
+pub(super) async fn drain_requested(draining: &mut watch::Receiver<bool>) {
     if draining.wait_for(|draining| *draining).await.is_err() {
         std::future::pending::<()>().await;
     }

@@ -35,3 +35,4 @@ mod shown_commands;
 mod stop;
 mod store_faults;
 mod top;
+mod worker_streams;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::body::Body;
 use futures::StreamExt as _;
 use ganger_access::Identity;
-use ganger_dialect_grpc::is_read;
+use ganger_dialect_grpc::{WORK, is_read};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::ShardId;
@@ -31,8 +31,6 @@ pub(super) const PLACES: &str = "ganger-places";
 pub(super) const HOPS_MAX: u8 = 3;
 /// Trailer with the status of a gRPC call.
 const STATUS: &str = "grpc-status";
-/// Path of a worker's stream.
-const WORK: &str = "/ganger.v1.Leases/Work";
 /// Path of the stream that submits batches.
 const ENQUEUE_STREAM: &str = "/ganger.v1.Jobs/EnqueueStream";
 /// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
