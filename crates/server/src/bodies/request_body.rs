@@ -142,12 +142,16 @@ impl RequestBody {
                 None => piece,
             });
         }
+        let piece_bytes = piece.len();
         let whole = match &mut self.framing {
             Some(framing) => framing.add(piece),
             None => piece,
         };
         if self.framing.is_some() && !whole.is_empty() {
             self.pace = BodyRate::default();
+        }
+        if self.holds_already(&whole, piece_bytes) {
+            return Ok(whole);
         }
         match self.hold_with(&whole) {
             Ok(()) => Ok(whole),
@@ -167,6 +171,17 @@ impl RequestBody {
         self.in_process
             .get()
             .map_or(self.held, |bytes| bytes + framed)
+    }
+
+    /// Whether a message that is whole now was held as a whole, but for what came with the last piece. It is passed on
+    /// without a wait for the message that has begun after it: two streams that held one message and waited for room for
+    /// the next would wait for each other. What has come of that one counts with its next piece.
+    fn holds_already(&self, passed: &Bytes, piece_bytes: usize) -> bool {
+        let in_process = self.in_process.get();
+        in_process.is_some_and(|in_process| {
+            let needed = in_process + passed.len();
+            self.held > 0 && !passed.is_empty() && needed <= self.held + piece_bytes
+        })
     }
 
     /// Makes the hold cover what is kept and `passed`.
@@ -360,7 +375,7 @@ impl HttpBody for RequestBody {
 #[cfg(test)]
 mod tests {
     use axum::body::Bytes;
-    use futures::{StreamExt as _, stream};
+    use futures::{FutureExt as _, StreamExt as _, stream};
     use ganger_access::{Budget, Owner};
 
     use super::*;
@@ -430,6 +445,44 @@ mod tests {
             read += bytes;
         }
         read
+    }
+
+    #[tokio::test]
+    async fn streams_that_hold_a_message_do_not_wait_for_each_other_with_the_next_one() {
+        // The share of 2 MiB has room for two messages, and not for three.
+        let budget = Budget::new(12 << 20);
+        let sent = Bytes::from([message(700 << 10), message(700 << 10)].concat());
+        let (first, second) = (692 << 10, 708 << 10);
+        let mut streams: Vec<_> = (0..2)
+            .map(|_| {
+                let (sends, pieces) = futures::channel::mpsc::unbounded();
+                let hold = Arc::new(budget.open(Owner::Unknown));
+                let kind = BodyKind::MessageStream { bytes_max: 1 << 20 };
+                let body = RequestBody::new(Body::from_stream(pieces), kind, hold, None);
+                body.in_process.set(0);
+                (sends, Body::new(body).into_data_stream())
+            })
+            .collect();
+        let piece = |range: std::ops::Range<usize>| Ok::<_, std::io::Error>(sent.slice(range));
+        for (sends, body) in &mut streams {
+            sends.unbounded_send(piece(0..first)).expect("it is read");
+            assert!(body.next().now_or_never().is_none(), "a part has come");
+        }
+        for (sends, body) in &mut streams {
+            sends
+                .unbounded_send(piece(first..second))
+                .expect("it is read");
+            let whole = body.next().now_or_never().flatten().expect("it is whole");
+            assert_eq!(whole.expect("no error").len(), (700 << 10) + 5);
+        }
+        // Nothing of them is in process any more.
+        for (sends, body) in &mut streams {
+            sends
+                .unbounded_send(piece(second..sent.len()))
+                .expect("it is read");
+            let whole = body.next().now_or_never().flatten().expect("it is whole");
+            assert_eq!(whole.expect("no error").len(), (700 << 10) + 5);
+        }
     }
 
     #[tokio::test]
