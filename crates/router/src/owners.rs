@@ -21,6 +21,9 @@ pub struct ClusterNode {
     pub silent_for: Duration,
     /// Whether it counts as alive.
     pub is_live: bool,
+    /// Whether its last beat is so long ago that it may be dead: it is sent no request for a shard that it does not own
+    /// yet.
+    pub is_silent: bool,
     /// Whether it gives its shards away.
     pub is_draining: bool,
 }
@@ -81,10 +84,13 @@ impl ClusterState {
 
     /// Whether requests may take another way than in another state.
     fn leads_elsewhere(&self, other: &Self) -> bool {
-        let places = |state: &Self| -> Vec<(String, String, bool)> {
+        let places = |state: &Self| -> Vec<(String, String, bool, bool)> {
             let nodes = state.nodes.iter();
             nodes
-                .map(|node| (node.name.clone(), node.address.clone(), node.is_live))
+                .map(|node| {
+                    let (name, address) = (node.name.clone(), node.address.clone());
+                    (name, address, node.is_live, node.is_silent)
+                })
                 .collect()
         };
         self.version != other.version
@@ -147,7 +153,11 @@ impl Owners {
         if *name == state.node {
             return Address::Away("this node is taking it over".to_owned());
         }
+        let has_owner = found.owner.is_some();
         match state.nodes.iter().find(|node| node.name == *name) {
+            Some(node) if node.is_live && node.is_silent && !has_owner => Address::Away(format!(
+                "it is moving to node {name}, which has not taken it yet"
+            )),
             Some(node) if node.is_live => Address::At(node.address.clone()),
             _ => Address::Away(format!(
                 "its node {name} is gone, and another one takes it over"
@@ -171,6 +181,7 @@ mod tests {
             version: "1".to_owned(),
             silent_for: Duration::ZERO,
             is_live,
+            is_silent: false,
             is_draining: false,
         };
         let placed = |id: &str, node: &str, owner: Option<&str>| ClusterShard {
@@ -237,6 +248,14 @@ mod tests {
             let found = owners.address(&shard(away));
             assert!(matches!(found, Address::Away(_)), "{away}: {found:?}");
         }
+        owners.change(|now| now.nodes[1].is_silent = true);
+        assert_eq!(
+            owners.address(&shard("1")),
+            Address::At("b:1".to_owned()),
+            "it owns the shard"
+        );
+        let found = owners.address(&shard("2"));
+        assert!(matches!(found, Address::Away(_)), "{found:?}");
         assert_eq!(owners.shards().len(), 4);
         owners.change(|now| {
             for shard in &mut now.shards {

@@ -52,6 +52,8 @@ struct Held {
     closed: BTreeMap<u32, String>,
     /// Shards that this node does not hold before these times.
     refused: BTreeMap<u32, Duration>,
+    /// Shards that this node serves until these times although they are placed on other nodes, which did not take them.
+    kept: BTreeMap<u32, (String, Duration)>,
 }
 
 /// State that the thread and the task share.
@@ -79,10 +81,25 @@ impl Shared {
             && until.is_none_or(|until| SystemClock.monotonic() >= until)
     }
 
+    /// Serves a shard for a time although it is placed on another node, which has not taken it.
+    fn keep(&self, shard: u32, placed: &str, time: Duration) {
+        let until = SystemClock.monotonic() + time;
+        self.held().kept.insert(shard, (placed.to_owned(), until));
+    }
+
+    /// Whether this node serves a shard that is placed on another node.
+    fn keeps(&self, shard: u32, placed: &str) -> bool {
+        let held = self.held();
+        let kept = held.kept.get(&shard);
+        kept.is_some_and(|(node, until)| node == placed && SystemClock.monotonic() < *until)
+    }
+
     /// Refuses to hold a shard for a time.
     fn refuse(&self, shard: u32, time: Duration) {
         let until = SystemClock.monotonic() + time;
-        self.held().refused.insert(shard, until);
+        let mut held = self.held();
+        held.refused.insert(shard, until);
+        held.kept.remove(&shard);
     }
 
     /// Notes the result of a beat: until when which shards are surely ours.

@@ -35,7 +35,7 @@ use crate::security::Protocol;
 
 #[cfg(feature = "dashboard")]
 pub(crate) use forwarding::add_forwarding_headers;
-use hand_over::TAKE_SHARD;
+use hand_over::{HandingOver, TAKE_SHARD};
 use in_flight::Entered;
 pub(crate) use in_flight::InFlight;
 use routing::named_shard;
@@ -107,6 +107,7 @@ pub(crate) struct ShardDispatch {
     stopping: CancellationToken,
     /// Notified when another node has released a shard for this one.
     released: Notify,
+    handing_over: HandingOver,
     /// What is known of the confirmed commits of the cluster's shards; `None` if this is no node of a cluster.
     #[cfg(feature = "postgres")]
     marks: Option<Arc<Marks>>,
@@ -135,6 +136,7 @@ impl ShardDispatch {
             stopping: worker_relay.stopping.clone(),
             worker_relay,
             released: Notify::new(),
+            handing_over: HandingOver::default(),
             #[cfg(feature = "postgres")]
             marks: None,
             #[cfg(feature = "dashboard")]

@@ -68,8 +68,8 @@ pub use limits::Limits;
 pub use mark::{KnownMark, Mark};
 pub use newest::{NewestServer, ServerIdentity};
 pub use nodes::{
-    BEAT_EVERY, BeatError, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
-    OWNERSHIP_LEASE_MIN, Seen, SeenNode, SeenShard, set_draining,
+    BEAT_EVERY, BeatError, Holds, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
+    OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, set_draining,
 };
 pub use reader::PostgresReader;
 pub use rewind::{RewindError, accept_rewind};

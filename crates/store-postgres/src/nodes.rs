@@ -29,6 +29,9 @@ pub const OWNERSHIP_LEASE_MIN: Duration = Duration::from_secs(2);
 pub const OWNERSHIP_LEASE_MAX: Duration = Duration::from_secs(60);
 /// Time between two beats.
 pub const BEAT_EVERY: Duration = Duration::from_millis(500);
+/// Time without a beat after which a node gets no shards of live nodes, and no requests for shards that it does not hold
+/// yet: three beats. The shortest lease is longer.
+pub const SILENT_AFTER: Duration = Duration::from_millis(1_500);
 /// Part of the lease that is not relied on: two machines' clocks differ in speed by less.
 const LEASE_DRIFT: u32 = 20;
 /// Time that is not relied on besides.
@@ -130,6 +133,25 @@ pub enum BeatError {
     Store(#[from] StoreError),
 }
 
+/// What a node says of the shards that nobody holds.
+pub trait Holds {
+    /// Whether it may hold a shard that is placed on it.
+    fn may_hold(&self, shard: u32) -> bool;
+
+    /// Whether it holds a shard that is placed on the node `placed`, which does not take it.
+    fn keeps(&self, shard: u32, placed: &str) -> bool {
+        let _ = (shard, placed);
+        false
+    }
+}
+
+/// A node that holds no shards but those that are placed on it: a function says which.
+impl<F: Fn(u32) -> bool> Holds for F {
+    fn may_hold(&self, shard: u32) -> bool {
+        self(shard)
+    }
+}
+
 /// A node of a cluster: its beats, and its part in placing the shards.
 pub struct Member {
     database: Arc<Database>,
@@ -161,8 +183,9 @@ impl Member {
         &self.name
     }
 
-    /// Raises the beat of this node, places the shards of nodes that died, and holds the shards that are placed here and
-    /// that nobody holds, if `may_hold` allows it. `clock` is one of this machine that counts suspended time too.
+    /// Raises the beat of this node, places the shards of nodes that died, and holds shards that nobody holds: those that
+    /// are placed here, if `holds.may_hold` allows it, and those of other nodes that `holds.keeps` names. `clock` is one
+    /// of this machine that counts suspended time too.
     ///
     /// A shard that is ours in the result was ours after the beat: this process surely owns it for
     /// [`NodeName::sure_for`] from the moment before this call.
@@ -172,10 +195,10 @@ impl Member {
     pub fn beat(
         &mut self,
         clock: &dyn Fn() -> Duration,
-        may_hold: &dyn Fn(u32) -> bool,
+        holds: &dyn Holds,
     ) -> Result<Seen, BeatError> {
         let label = self.database.settings().label();
-        let beaten = self.try_beat(clock, may_hold);
+        let beaten = self.try_beat(clock, holds);
         if beaten.as_ref().is_err_and(Fault::is_lost) {
             self.session = None;
             self.host = self.host.wrapping_add(1);
@@ -190,7 +213,7 @@ impl Member {
     fn try_beat(
         &mut self,
         clock: &dyn Fn() -> Duration,
-        may_hold: &dyn Fn(u32) -> bool,
+        holds: &dyn Holds,
     ) -> Result<Option<Seen>, Fault> {
         let patience = self.name.lease / 2;
         let Self {
@@ -220,8 +243,12 @@ impl Member {
                 table = statements::look(wire).await?;
             }
             for place in &mut table.places {
-                let is_free = place.node == name.node && place.holder.is_empty();
-                if is_free && may_hold(place.number) {
+                let may_hold = if place.node == name.node {
+                    holds.may_hold(place.number)
+                } else {
+                    holds.keeps(place.number, &place.node)
+                };
+                if place.holder.is_empty() && may_hold {
                     place.hold_as(wire, name).await?;
                 }
             }

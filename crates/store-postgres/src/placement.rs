@@ -34,8 +34,17 @@ pub(crate) struct LiveNode {
     pub(crate) name: String,
     /// Whether it gives its shards away and gets none.
     pub(crate) is_draining: bool,
+    /// Whether its beat has stood still for a while: it may be dead, and gets no shard that another node can take.
+    pub(crate) is_silent: bool,
     /// Time since it came into the cluster.
     pub(crate) age: Duration,
+}
+
+impl LiveNode {
+    /// Whether shards of live nodes may move to it.
+    fn takes(&self) -> bool {
+        !self.is_draining && !self.is_silent
+    }
 }
 
 /// A new place for a shard.
@@ -54,7 +63,8 @@ pub(crate) struct Move {
 /// A shard without a live node gets one at once: the first by rendezvous hashing among those with the fewest shards, so
 /// that the shards of a node that died are spread. The shards of draining nodes move too, [`DRAIN_TOGETHER`] at once. A
 /// shard stays where it is otherwise, but for one move every [`MOVE_EVERY`] to a node that is older than
-/// [`STABLE_AFTER`] and has at least two shards less, and a tenth of the mean. Without any live node nothing changes.
+/// [`STABLE_AFTER`] and has at least two shards less, and a tenth of the mean. No shard moves from a live node to a silent
+/// one. Without any live node nothing changes.
 pub(crate) fn place(shards: &[PlacedShard], nodes: &[LiveNode]) -> Vec<Move> {
     let mut loads = Loads::new(shards, nodes);
     let mut moves = Vec::new();
@@ -85,7 +95,7 @@ pub(crate) fn place(shards: &[PlacedShard], nodes: &[LiveNode]) -> Vec<Move> {
 /// Number of shards of each live node.
 struct Loads<'a> {
     of: BTreeMap<&'a str, usize>,
-    /// The nodes that get shards: those that do not drain, or all if all drain.
+    /// The nodes that get shards: those that beat and do not drain; or all that do not drain, or all, if there are none.
     takers: Vec<&'a str>,
 }
 
@@ -98,12 +108,20 @@ impl<'a> Loads<'a> {
                 *load += 1;
             }
         }
-        let staying = nodes.iter().filter(|node| !node.is_draining);
-        let mut takers: Vec<_> = staying.map(|node| node.name.as_str()).collect();
-        if takers.is_empty() {
-            takers = of.keys().copied().collect();
+        let named = |takes: &dyn Fn(&LiveNode) -> bool| -> Vec<&str> {
+            let takers = nodes.iter().filter(|node| takes(node));
+            takers.map(|node| node.name.as_str()).collect()
+        };
+        let by_choice = [
+            named(&LiveNode::takes),
+            named(&|node| !node.is_draining),
+            named(&|_| true),
+        ];
+        let takers = by_choice.into_iter().find(|it| !it.is_empty());
+        Self {
+            of,
+            takers: takers.unwrap_or_default(),
         }
-        Self { of, takers }
     }
 
     fn has(&self, shard: &PlacedShard) -> bool {
@@ -133,7 +151,7 @@ fn drain(shards: &[PlacedShard], nodes: &[LiveNode], loads: &mut Loads<'_>) -> V
         let left = nodes.iter().find(|it| it.name == node);
         left.is_some_and(|node| node.is_draining)
     };
-    if nodes.iter().all(|node| node.is_draining) {
+    if !nodes.iter().any(LiveNode::takes) {
         return Vec::new();
     }
     let moving = shards.iter().filter(|shard| shard.is_moving).count();
@@ -159,7 +177,7 @@ fn drain(shards: &[PlacedShard], nodes: &[LiveNode], loads: &mut Loads<'_>) -> V
 fn balance(shards: &[PlacedShard], nodes: &[LiveNode], loads: &Loads<'_>) -> Option<Move> {
     let stable = nodes
         .iter()
-        .filter(|node| !node.is_draining && node.age >= STABLE_AFTER);
+        .filter(|node| node.takes() && node.age >= STABLE_AFTER);
     let to = stable.min_by_key(|node| (loads.of[node.name.as_str()], &node.name))?;
     let (from, most) = loads
         .of
@@ -205,6 +223,7 @@ mod tests {
         LiveNode {
             name: format!("node-{name}"),
             is_draining,
+            is_silent: false,
             age,
         }
     }
@@ -274,6 +293,19 @@ mod tests {
             one.sort_unstable_by_key(|it| it.shard);
             other.sort_unstable_by_key(|it| it.shard);
             prop_assert_eq!(one, other);
+        }
+
+        #[test]
+        fn no_shard_of_a_live_node_moves_to_a_silent_one((shards, mut nodes) in clusters(), silent in 0_u8..255) {
+            for (bit, node) in nodes.iter_mut().enumerate() {
+                node.is_silent = silent & (1 << bit) != 0;
+                node.age = OLD;
+            }
+            let is_taken = |name: &String| nodes.iter().any(|node| node.name == *name && node.takes());
+            let has_taker = nodes.iter().any(LiveNode::takes);
+            for change in place(&shards, &nodes) {
+                prop_assert!(is_taken(&change.to) || !has_taker && !change.is_planned, "{change:?}");
+            }
         }
 
         #[test]

@@ -32,13 +32,18 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Starts nodes over a cluster with so many shards; `None` where there is no PostgreSQL.
     pub(crate) fn start(test: &str, shards: u32, names: &[&str]) -> Result<Option<Self>> {
+        Self::start_with(test, shards, names, LEASE)
+    }
+
+    /// Starts nodes with an ownership lease; see [`Nodes::start`].
+    fn start_with(test: &str, shards: u32, names: &[&str], lease: &str) -> Result<Option<Self>> {
         let Some(cluster) = TestCluster::new(test, shards)? else {
             return Ok(None);
         };
         let (mut started, mut directories) = (BTreeMap::new(), Vec::new());
         for name in names {
             let directory = tempfile::tempdir()?;
-            let setup = cluster.member(directory.path(), name, LEASE)?;
+            let setup = cluster.member(directory.path(), name, lease)?;
             let server = setup.start()?;
             started.insert((*name).to_owned(), (setup, server));
             directories.push(directory);
@@ -100,6 +105,14 @@ impl Nodes {
         }
         Ok(())
     }
+}
+
+/// Drains a node, or takes that back with `--undo`.
+pub(crate) fn drain(nodes: &Nodes, node: &str, undo: &[&str]) -> Result<()> {
+    let (store, password) = (nodes.cluster.address(), nodes.cluster.password_file());
+    let command = ["cluster", "drain", node, "--store", &store];
+    let password = ["--store-password-file", &password];
+    run_successfully(&[&command, &password[..], undo].concat(), &[]).map(drop)
 }
 
 pub(crate) fn ask(setup: &Setup, path: &str) -> Result<Response> {
@@ -167,24 +180,11 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
         backlog_max: 100,
     };
     let load = Load::start(nodes.setup("b"), plan);
-    let (store, password) = (nodes.cluster.address(), nodes.cluster.password_file());
-    let drain = |node: &str, undo: &[&str]| {
-        let named = [
-            "cluster",
-            "drain",
-            node,
-            "--store",
-            &store,
-            "--store-password-file",
-            &password,
-        ];
-        run_successfully(&[&named, undo].concat(), &[])
-    };
     let mut owner = nodes.owner("a", "1")?.context("it has an owner")?;
     for _ in 0..2 {
         let other = nodes.other(&owner);
-        drain(&other, &["--undo"])?;
-        drain(&owner, &[])?;
+        drain(&nodes, &other, &["--undo"])?;
+        drain(&nodes, &owner, &[])?;
         let begun = Instant::now();
         let new = nodes.wait_for_owner(&other, "1", &owner)?;
         eprintln!("moved from {owner} to {new} within {:?}", begun.elapsed());
@@ -194,7 +194,58 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
     let (_, counts) = load.finish(Duration::from_secs(60))?;
     eprintln!("{counts:?}");
     ensure!(counts.completed >= 30, "too few completions: {counts:?}");
-    ensure!(drain("nobody", &[]).is_err(), "there is no such node");
+    ensure!(
+        drain(&nodes, "nobody", &[]).is_err(),
+        "there is no such node"
+    );
+    nodes.stop()
+}
+
+#[test]
+fn a_shard_that_its_new_node_does_not_take_is_served_by_its_old_one() -> Result<()> {
+    const NAME: &str = "a_shard_that_its_new_node_does_not_take";
+    /// Longer than the pause below and the wait of a request for an owner.
+    const LEASE: &str = "9s";
+    let Some(mut nodes) = Nodes::start_with(NAME, 1, &["a", "b"], LEASE)? else {
+        return Ok(());
+    };
+    ensure!(
+        nodes.owner("a", "1")?.as_deref() == Some("a"),
+        "it came first"
+    );
+    let moves = |nodes: &Nodes| {
+        let log = nodes.setup("a").log_text();
+        log.matches("the shard moves to another node").count()
+    };
+    for attempt in 1.. {
+        // It counts as alive for its whole lease, but gets no shard once it has been silent for three beats.
+        let before = moves(&nodes);
+        nodes.server("b").signal(Signal::STOP)?;
+        drain(&nodes, "a", &[])?;
+        thread::sleep(Duration::from_secs(1));
+        if moves(&nodes) > before {
+            break;
+        }
+        ensure!(attempt < 10, "the shard does not move");
+        drain(&nodes, "a", &["--undo"])?;
+        nodes.server("b").signal(Signal::CONT)?;
+        thread::sleep(Duration::from_secs(2));
+    }
+    let job = json!({"id": "a", "queue": "q", "kind": "k"});
+    let answer = nodes
+        .setup("a")
+        .client()
+        .request("POST", "/api/v1/jobs", &job);
+    let answer = answer.map_err(|error| anyhow!("{error:?}"))?;
+    ensure!(answer.status < 300, "{}", answer.to_text());
+    let log = nodes.setup("a").log_text();
+    ensure!(log.contains("served here again"), "{log}");
+    // It gets the shard when it is there again.
+    nodes.server("b").signal(Signal::CONT)?;
+    let owner = nodes.wait_for_owner("b", "1", "a")?;
+    ensure!(owner == "b", "{owner}");
+    let listed = ask(nodes.setup("a"), "/api/v1/jobs/a")?;
+    ensure!(listed.status == 200, "{}", listed.to_text());
     nodes.stop()
 }
 

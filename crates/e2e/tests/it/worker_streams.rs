@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use ganger_e2e::command::{run_successfully, wait_for};
+use ganger_e2e::command::wait_for;
 use ganger_e2e::http::Client;
 use ganger_e2e::server::TIMEOUT;
 use ganger_proto::v1;
@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::interval;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::nodes::{Nodes, ask};
+use crate::nodes::{Nodes, ask, drain};
 
 /// Credits that a worker has when it holds nothing.
 const CREDITS: u32 = 20;
@@ -161,14 +161,6 @@ fn metric(nodes: &Nodes, node: &str, name: &str) -> Result<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.with_context(|| format!("{name} is there"))?;
     Ok(number.trim().parse()?)
-}
-
-/// Drains a node, or takes that back.
-fn drain(nodes: &Nodes, node: &str, undo: &[&str]) -> Result<()> {
-    let (store, password) = (nodes.cluster.address(), nodes.cluster.password_file());
-    let command = ["cluster", "drain", node, "--store", &store];
-    let password = ["--store-password-file", &password];
-    run_successfully(&[&command, &password[..], undo].concat(), &[]).map(drop)
 }
 
 /// Moves the shard from node to node, to the node of the workers and away from it, and kills its owner at the end.

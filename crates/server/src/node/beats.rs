@@ -10,7 +10,7 @@ use std::time::Duration;
 use ganger_shard::{Clock as _, StopCause, SystemClock};
 use ganger_store::{Line, RepeatedWarning, StoreError};
 use ganger_store_postgres::{
-    BEAT_EVERY, BeatError, Database, DatabaseAges, Directory, Member, Seen,
+    BEAT_EVERY, BeatError, Database, DatabaseAges, Directory, Holds, Member, Seen,
 };
 use ganger_types::{Elapsed, ShardId};
 use tokio::sync::watch;
@@ -36,6 +36,22 @@ pub(super) struct Beats {
     pub(super) unreleased: BTreeSet<u32>,
     /// The thread that looked at the ages in the database last.
     pub(super) ages: Option<JoinHandle<()>>,
+}
+
+/// Which shards the node may hold: none that it could not release yet.
+struct MayHold<'a> {
+    shared: &'a Shared,
+    unreleased: &'a BTreeSet<u32>,
+}
+
+impl Holds for MayHold<'_> {
+    fn may_hold(&self, shard: u32) -> bool {
+        !self.unreleased.contains(&shard) && self.shared.may_hold(shard)
+    }
+
+    fn keeps(&self, shard: u32, placed: &str) -> bool {
+        !self.unreleased.contains(&shard) && self.shared.keeps(shard, placed)
+    }
 }
 
 impl Beats {
@@ -68,8 +84,11 @@ impl Beats {
         }
         let shared = Arc::clone(&self.shared);
         let clock = || SystemClock.monotonic();
-        let may_hold = |shard| !self.unreleased.contains(&shard) && shared.may_hold(shard);
-        let seen = self.member.beat(&clock, &may_hold)?;
+        let holds = MayHold {
+            shared: &shared,
+            unreleased: &self.unreleased,
+        };
+        let seen = self.member.beat(&clock, &holds)?;
         let sure_for = self.member.name().sure_for();
         self.shared.confirm(&seen, sent + sure_for);
         let counters = &self.shared.counters;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ganger_router::{ClusterNode, ClusterShard, ClusterState};
 use ganger_shard::{Clock as _, Handle, Health, StopCause, SystemClock};
-use ganger_store_postgres::{NodeName, Seen, SeenShard};
+use ganger_store_postgres::{NodeName, SILENT_AFTER, Seen, SeenShard};
 use ganger_types::ShardId;
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +20,9 @@ use crate::shards::{FirstEnded, OnEnded, Opening, Stores, is_of_shard_alone, ope
 
 /// Longest time for which the requests in progress at a shard delay its move.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(1);
+
+/// Time after which a shard that was released for another node, and that nobody holds, is served here again.
+const TAKE_BACK_AFTER: Duration = Duration::from_secs(1);
 
 /// A shard of this node.
 enum Slot {
@@ -38,6 +41,8 @@ enum Event {
     Closed(u32, Option<Duration>),
     /// The node that is to serve it does so, or not in time: the time without requests.
     HandedOver(ShardId, Result<Duration, String>),
+    /// The node that it was released for has had the time to take it.
+    TakenByNow(u32, String),
 }
 
 /// State of the task.
@@ -53,6 +58,8 @@ pub(super) struct Serving {
     slots: BTreeMap<u32, Slot>,
     /// Shards that were closed for other nodes, which were not told yet, and the times of their last requests.
     released: BTreeMap<u32, Duration>,
+    /// Shards that other nodes have had the time to take, and these nodes.
+    taken_by_now: BTreeMap<u32, String>,
     events_out: mpsc::UnboundedSender<Event>,
     events: mpsc::UnboundedReceiver<Event>,
 }
@@ -76,6 +83,7 @@ impl Serving {
             orders,
             slots: BTreeMap::new(),
             released: BTreeMap::new(),
+            taken_by_now: BTreeMap::new(),
             events_out,
             events,
         }
@@ -92,6 +100,7 @@ impl Serving {
             }
             let now = seen.borrow_and_update().clone();
             if let Some(now) = now.filter(|_| !self.is_over()) {
+                self.take_back(&now);
                 self.settle(&now);
                 self.publish(&now);
                 self.tell_released(&now);
@@ -134,8 +143,12 @@ impl Serving {
                 self.release(number);
                 self.released.extend(since.map(|since| (number, since)));
             }
+            Event::TakenByNow(number, node) => {
+                self.taken_by_now.insert(number, node);
+            }
             Event::HandedOver(shard, Ok(pause)) => {
                 tracing::info!(%shard, ?pause, "another node serves the shard");
+                self.dispatcher.end_hand_over(&shard);
                 self.shared.counters.handed_over(Some(pause));
             }
             Event::HandedOver(shard, Err(reason)) => {
@@ -153,6 +166,7 @@ impl Serving {
         self.wiring.router.add(&handle);
         let dialects = self.wiring.dialects(&handle);
         self.dispatcher.put(&handle, dialects);
+        self.dispatcher.end_hand_over(handle.id());
         self.slots.insert(shard.number, Slot::Open(handle));
     }
 
@@ -171,12 +185,36 @@ impl Serving {
         served
     }
 
+    /// Serves shards again that were released for nodes which did not take them: such a node may be dead, and nobody
+    /// knows that before its lease has passed.
+    fn take_back(&mut self, seen: &Seen) {
+        for (number, node) in std::mem::take(&mut self.taken_by_now) {
+            let mut shards = seen.shards.iter();
+            let untaken = shards.find(|shard| {
+                shard.number == number && shard.node == node && shard.holder.is_empty()
+            });
+            if let Some(shard) = untaken.filter(|_| !self.slots.contains_key(&number)) {
+                tracing::warn!(shard = %shard.id, node, after = ?TAKE_BACK_AFTER, "the node has not taken the shard, which is served here again");
+                self.shared.keep(number, &node, self.name.lease);
+                // It holds the shard, if the other node does not even now.
+                drop(self.orders.send(Order::Beat));
+            }
+        }
+    }
+
     /// Opens and closes shards.
     fn settle(&mut self, seen: &Seen) {
         for shard in &seen.shards {
-            let is_placed = shard.is_ours && shard.node == self.name.node;
+            let is_own = shard.node == self.name.node;
+            let is_kept = !is_own && self.shared.keeps(shard.number, &shard.node);
+            let is_placed = shard.is_ours && (is_own || is_kept);
+            if !shard.is_ours && !shard.holder.is_empty() {
+                self.dispatcher.end_hand_over(&shard.id);
+            }
             match self.slots.get(&shard.number) {
-                None if is_placed && self.shared.may_hold(shard.number) => self.open(shard),
+                None if is_placed && (is_kept || self.shared.may_hold(shard.number)) => {
+                    self.open(shard);
+                }
                 None if shard.is_ours => self.release(shard.number),
                 Some(Slot::Open(handle)) if !is_placed => {
                     let handle = handle.clone();
@@ -228,6 +266,9 @@ impl Serving {
             tracing::warn!(shard = %shard.id, to = shard.node, "another node has taken the shard over");
             self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
         }
+        if shard.is_ours {
+            self.dispatcher.begin_hand_over(&shard.id);
+        }
         let served = self.withdraw(&shard.id);
         let since = SystemClock.monotonic();
         self.slots.insert(shard.number, Slot::Closing);
@@ -261,7 +302,12 @@ impl Serving {
                 continue;
             };
             let (dispatcher, events) = (Arc::clone(&self.dispatcher), self.events_out.clone());
-            let shard = shard.id.clone();
+            let (late, taker) = (self.events_out.clone(), shard.node.clone());
+            let (number, shard) = (shard.number, shard.id.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(TAKE_BACK_AFTER).await;
+                let _ = late.send(Event::TakenByNow(number, taker));
+            });
             tokio::spawn(async move {
                 let told = dispatcher.tell_released(&shard).await;
                 let pause = told.map(|()| SystemClock.monotonic().saturating_sub(since));
@@ -287,6 +333,7 @@ impl Serving {
             version: node.version.clone(),
             silent_for: node.silent_for,
             is_live: node.is_live,
+            is_silent: node.silent_for >= SILENT_AFTER,
             is_draining: node.is_draining,
         });
         let shards = seen.shards.iter().map(|shard| ClusterShard {

@@ -1,6 +1,9 @@
 //! The hand-over of a shard between two nodes of a cluster: the one that has closed it tells the other one at once, which
 //! then opens it without waiting for its next beat.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use axum::body::Body;
 use ganger_access::Identity;
 use ganger_dialect_http::Problem;
@@ -14,6 +17,40 @@ use crate::security::Protocol;
 
 /// Path of the message that a shard can be taken; the header `ganger-shard` names it.
 pub(super) const TAKE_SHARD: &str = "/peer/take-shard";
+
+/// The shards that this node is handing over: their requests wait here until their new nodes serve them, or until this
+/// node serves them again. A new node that has died would answer nothing.
+#[derive(Debug, Default)]
+pub(super) struct HandingOver(Mutex<BTreeSet<ShardId>>);
+
+impl HandingOver {
+    pub(super) fn has(&self, shard: &ShardId) -> bool {
+        self.shards().contains(shard)
+    }
+
+    fn shards(&self) -> MutexGuard<'_, BTreeSet<ShardId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg_attr(
+    not(feature = "postgres"),
+    expect(dead_code, reason = "no shard moves")
+)]
+impl ShardDispatch {
+    /// Lets the requests of a shard wait from now on, because it is handed over to another node.
+    pub(crate) fn begin_hand_over(&self, shard: &ShardId) {
+        self.handing_over.shards().insert(shard.clone());
+    }
+
+    /// Lets the requests of a shard go on: to this node, or to its new one.
+    pub(crate) fn end_hand_over(&self, shard: &ShardId) {
+        if self.handing_over.shards().remove(shard) {
+            // Those that wait look again.
+            self.local.send_modify(|_| {});
+        }
+    }
+}
 
 impl ShardDispatch {
     /// Tells the node that is to serve a shard that it can take it. Returns once that node serves it.

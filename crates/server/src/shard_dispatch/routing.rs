@@ -120,9 +120,11 @@ impl ShardDispatch {
             Address::Away(reason) => Err(away(format!(
                 "shard {shard} cannot be reached: {reason}; try again, nothing is lost"
             ))),
-            Address::At(_) if self.is_to_wait(&shard, head) => Err(away(format!(
-                "shard {shard} cannot be reached: it is moving to another node; try again, nothing is lost"
-            ))),
+            Address::At(_) if self.handing_over.has(&shard) || self.is_to_wait(&shard, head) => {
+                Err(away(format!(
+                    "shard {shard} cannot be reached: it is moving to another node; try again, nothing is lost"
+                )))
+            }
             Address::At(_) if hops(&head.headers) >= HOPS_MAX => Err(away(format!(
                 "shard {shard} cannot be reached: the nodes do not agree yet who owns it; try again, nothing is lost"
             ))),

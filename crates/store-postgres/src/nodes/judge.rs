@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_types::ShardId;
 
-use crate::nodes::{SeenNode, SeenShard};
+use crate::nodes::{SILENT_AFTER, SeenNode, SeenShard};
 use crate::placement::{LiveNode, PlacedShard, place};
 
 /// Largest time between two looks that counts as watching, and largest part of a lease: in a longer one this node
@@ -113,7 +113,8 @@ pub(super) struct Watches {
     seen: BTreeMap<String, (String, i64, Duration)>,
     /// Time of the last look.
     looked_at: Option<Duration>,
-    /// Names of the dead.
+    /// Names of those whose beats have stood still for [`SILENT_AFTER`], and of those among them that are dead.
+    silent: Vec<String>,
     dead: Vec<String>,
 }
 
@@ -123,6 +124,7 @@ impl Watches {
             own: own.to_owned(),
             seen: BTreeMap::new(),
             looked_at: None,
+            silent: Vec::new(),
             dead: Vec::new(),
         }
     }
@@ -134,6 +136,7 @@ impl Watches {
         self.looked_at = Some(after);
         self.seen
             .retain(|name, _| nodes.iter().any(|node| node.name == *name));
+        self.silent.clear();
         self.dead.clear();
         for node in nodes {
             let was_away =
@@ -143,7 +146,11 @@ impl Watches {
             if was_away || seen.0 != node.incarnation || seen.1 != node.beat {
                 *seen = new();
             }
-            if node.name != self.own && before.saturating_sub(seen.2) >= node.lease {
+            let still_for = before.saturating_sub(seen.2);
+            if node.name != self.own && still_for >= SILENT_AFTER {
+                self.silent.push(node.name.clone());
+            }
+            if node.name != self.own && still_for >= node.lease {
                 self.dead.push(node.name.clone());
             }
         }
@@ -161,6 +168,7 @@ impl Watches {
             .map(|node| LiveNode {
                 name: node.name.clone(),
                 is_draining: node.is_draining,
+                is_silent: self.silent.contains(&node.name),
                 age: node.age,
             })
             .collect();
@@ -262,6 +270,23 @@ mod tests {
         let at = SECOND * 107;
         watches.look(&[node("a", 7), node("b", 1)], at, at);
         assert!(watches.dead.is_empty(), "it has beaten");
+    }
+
+    #[test]
+    fn a_silent_node_gets_no_shard_of_a_draining_one() {
+        let mut watches = Watches::new("a");
+        watch(&mut watches, 0..4);
+        let mut draining = node("a", 3);
+        draining.is_draining = true;
+        let mut table = Table {
+            version: 1,
+            nodes: vec![draining, node("b", 0)],
+            places: vec![held(1, "a")],
+        };
+        assert!(watches.judge(&table).changes.is_empty(), "b may be dead");
+        table.nodes.push(node("c", 3));
+        let judgement = watches.judge(&table);
+        assert_eq!(judgement.changes[0].node, "c");
     }
 
     #[test]

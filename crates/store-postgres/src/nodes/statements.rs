@@ -190,10 +190,10 @@ pub(super) async fn store(wire: &Wire, version: i64, judgement: &Judgement) -> R
 }
 
 impl PlaceRow {
-    /// Holds a shard that nobody holds, if it is still placed here.
+    /// Holds a shard that nobody holds, if it is still placed where it was.
     pub(super) async fn hold_as(&mut self, wire: &Wire, name: &NodeName) -> Result<(), Fault> {
         let sql = "UPDATE ganger.place SET holder = $2, incarnation = $3
-             WHERE shard = $1 AND node = $2 AND holder = ''";
+             WHERE shard = $1 AND node = $4 AND holder = ''";
         let shard = i32::try_from(self.number).unwrap_or(i32::MAX);
         let held = wire
             .execute_once(
@@ -202,6 +202,7 @@ impl PlaceRow {
                     (&shard, Type::INT4),
                     (&name.node, Type::TEXT),
                     (&name.incarnation, Type::TEXT),
+                    (&self.node, Type::TEXT),
                 ],
             )
             .await?;

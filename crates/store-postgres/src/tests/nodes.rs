@@ -6,9 +6,22 @@ use std::time::Duration;
 use ganger_types::ShardId;
 
 use super::support::Ground;
-use crate::{BeatError, Database, Member, NodeName, OWNERSHIP_LEASE, Seen, set_draining};
+use crate::{BeatError, Database, Holds, Member, NodeName, OWNERSHIP_LEASE, Seen, set_draining};
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A node that holds a shard which is placed on another one, too.
+struct Keeps(u32, &'static str);
+
+impl Holds for Keeps {
+    fn may_hold(&self, _: u32) -> bool {
+        true
+    }
+
+    fn keeps(&self, shard: u32, placed: &str) -> bool {
+        (shard, placed) == (self.0, self.1)
+    }
+}
 
 /// A cluster and the time of the test.
 struct Nodes {
@@ -47,7 +60,7 @@ impl Nodes {
     }
 
     fn try_beat(&self, member: &mut Member) -> Result<Seen, BeatError> {
-        member.beat(&|| self.now.get(), &|_| true)
+        member.beat(&|| self.now.get(), &|_: u32| true)
     }
 
     fn pass(&self, time: Duration) {
@@ -110,7 +123,7 @@ fn a_beat_on_its_way_keeps_the_shards_of_its_node() {
         }
         nodes.now.get()
     };
-    let seen = two.beat(&clock, &|_| true).expect("it is there");
+    let seen = two.beat(&clock, &|_: u32| true).expect("it is there");
     assert_eq!((ours(&seen), seen.taken_over), (vec![], 0));
     assert_eq!(ours(&nodes.beat(&mut one)), [1, 2]);
 }
@@ -181,8 +194,32 @@ fn a_shard_that_was_refused_is_held_by_nobody() {
         return;
     };
     let mut one = nodes.member("a", "x");
-    let seen = one.beat(&|| nodes.now.get(), &|shard| shard != 1);
+    let seen = one.beat(&|| nodes.now.get(), &|shard: u32| shard != 1);
     let seen = seen.expect("it is there");
     assert_eq!(ours(&seen), [2]);
     assert_eq!(seen.shards[0].holder, "");
+}
+
+#[test]
+fn a_shard_that_its_new_node_does_not_take_is_held_again_by_the_one_that_released_it() {
+    let Some(nodes) = Nodes::start("a_shard_that_its_new_node_does_not_take", 2) else {
+        return;
+    };
+    let (mut one, mut two) = (nodes.member("a", "x"), nodes.member("b", "y"));
+    nodes.beat(&mut one);
+    nodes.beat(&mut two);
+    one.drain().expect("it is there");
+    assert_eq!(nodes.beat(&mut two).moved, 2);
+    for shard in [1, 2] {
+        one.release(shard).expect("it is there");
+    }
+    let holds = Keeps(1, "b");
+    let now = || nodes.now.get();
+    let seen = one.beat(&now, &holds).expect("it is there");
+    assert_eq!(ours(&seen), [1]);
+    assert_eq!(ours(&nodes.beat(&mut two)), [2], "the other one is free");
+    one.release(1).expect("it is there");
+    assert_eq!(ours(&nodes.beat(&mut two)), [1, 2]);
+    let seen = one.beat(&now, &holds).expect("it is there");
+    assert!(ours(&seen).is_empty(), "it has been taken");
 }

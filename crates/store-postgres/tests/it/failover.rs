@@ -235,7 +235,7 @@ fn a_node_does_not_beat_at_a_former_primary() {
         lease: OWNERSHIP_LEASE,
     };
     let mut member = Member::new(&database, name);
-    let beat = |member: &mut Member| member.beat(&|| Duration::from_secs(1), &|_| true);
+    let beat = |member: &mut Member| member.beat(&|| Duration::from_secs(1), &|_: u32| true);
     beat(&mut member).expect("the database is there");
     let beats = |server: &Instance| {
         let sql = "SELECT coalesce(max(beat), -1) FROM ganger.node";
@@ -283,7 +283,7 @@ fn a_node_that_takes_shards_over_finds_the_new_primary() {
     let mut second = 0;
     let mut beat = |member: &mut Member| {
         second += 1;
-        member.beat(&|| Duration::from_secs(second), &|_| true)
+        member.beat(&|| Duration::from_secs(second), &|_: u32| true)
     };
     let mut dead = member("a");
     assert!(beat(&mut dead).expect("it is there").shards[0].is_ours);
