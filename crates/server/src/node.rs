@@ -46,6 +46,8 @@ struct Held {
     until: Duration,
     /// What the open shards know of that.
     ownerships: BTreeMap<u32, Arc<Ownership>>,
+    /// Numbers of times that each shard was taken: what the node has of a shard from an earlier time is out of date.
+    times_taken: BTreeMap<u32, u64>,
     /// Epochs of all shards, by their numbers.
     epochs: BTreeMap<u32, u64>,
     /// Shards that no node may own, and why.
@@ -108,6 +110,12 @@ impl Shared {
         let ours = seen.shards.iter().filter(|shard| shard.is_ours);
         held.ours = ours.map(|shard| shard.number).collect();
         held.until = until;
+        for shard in seen.shards.iter().filter(|shard| shard.is_new) {
+            *held.times_taken.entry(shard.number).or_default() += 1;
+            if let Some(earlier) = held.ownerships.remove(&shard.number) {
+                earlier.end();
+            }
+        }
         for (number, ownership) in &held.ownerships {
             if held.ours.contains(number) {
                 ownership.set_until(until);
@@ -126,6 +134,11 @@ impl Shared {
         }
         held.ownerships.insert(shard, Arc::clone(&ownership));
         ownership
+    }
+
+    /// Returns how many times a shard was taken.
+    fn times_taken(&self, shard: u32) -> u64 {
+        self.held().times_taken.get(&shard).copied().unwrap_or(0)
     }
 
     fn forget(&self, shard: u32) {

@@ -6,6 +6,8 @@
 //! who owns a shard is decided by the fence of the shard.
 
 mod judge;
+#[cfg(test)]
+mod model;
 mod statements;
 
 use std::sync::Arc;
@@ -105,11 +107,16 @@ pub struct SeenShard {
     pub holder: String,
     /// Whether this process holds it.
     pub is_ours: bool,
+    /// Whether it holds it since this beat. It did not before: what it has of the shard from an earlier time is out of
+    /// date.
+    pub is_new: bool,
 }
 
 /// What a beat found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// Time before the beat was sent, by the clock that it was given.
+    pub began: Duration,
     /// The nodes, by name.
     pub nodes: Vec<SeenNode>,
     /// The shards, by number.
@@ -253,6 +260,7 @@ impl Member {
                 }
             }
             Ok(Some(Seen {
+                began: before,
                 nodes: judgement.nodes,
                 version: u64::try_from(table.version).unwrap_or(0),
                 shards: table.shards(&name.incarnation),

@@ -27,6 +27,8 @@ const TAKE_BACK_AFTER: Duration = Duration::from_secs(1);
 /// A shard of this node.
 enum Slot {
     Opening,
+    /// It was claimed by this time. It is not served before a beat that began later says that this node holds it.
+    Claimed(Handle, Duration),
     Open(Handle),
     Closing,
 }
@@ -56,6 +58,9 @@ pub(super) struct Serving {
     orders: Sender<Order>,
     ended: FirstEnded,
     slots: BTreeMap<u32, Slot>,
+    /// For each of them the number of times that it had been taken when it was opened. If the node has lost it and taken
+    /// it again since, which a node that stood still does not see otherwise, what it has is out of date.
+    opened_at: BTreeMap<u32, u64>,
     /// Shards that were closed for other nodes, which were not told yet, and the times of their last requests.
     released: BTreeMap<u32, Duration>,
     /// Shards that other nodes have had the time to take, and these nodes.
@@ -82,6 +87,7 @@ impl Serving {
             shared,
             orders,
             slots: BTreeMap::new(),
+            opened_at: BTreeMap::new(),
             released: BTreeMap::new(),
             taken_by_now: BTreeMap::new(),
             events_out,
@@ -120,13 +126,18 @@ impl Serving {
 
     fn note(&mut self, event: Event) {
         match event {
-            Event::Opened(shard, Ok(handle)) => self.opened(&shard, handle),
+            Event::Opened(shard, Ok(handle)) => {
+                let at = SystemClock.monotonic();
+                self.slots.insert(shard.number, Slot::Claimed(handle, at));
+                drop(self.orders.send(Order::Beat));
+            }
             Event::Opened(shard, Err(error)) => {
                 tracing::error!(shard = %shard.id, %error, "the shard cannot be opened; it is tried again");
                 self.drop_slot(shard.number);
             }
             Event::Ended(number, cause) => {
-                if let Some(Slot::Open(handle)) = self.slots.get(&number) {
+                if let Some(Slot::Open(handle) | Slot::Claimed(handle, _)) = self.slots.get(&number)
+                {
                     let id = handle.id().clone();
                     tracing::warn!(shard = %id, %cause, "the shard has ended; the other shards are served on");
                     self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
@@ -158,6 +169,10 @@ impl Serving {
         }
     }
 
+    /// Serves a shard that this node has claimed, and holds still.
+    ///
+    /// A node that stood still on its way to the claim may have lost the shard, and then fences its next owner, which
+    /// does not know of that before its next commit. If both served, reads there would miss what was acknowledged here.
     fn opened(&mut self, shard: &SeenShard, handle: Handle) {
         if matches!(handle.health(), Health::Stopped { .. }) {
             return self.drop_slot(shard.number);
@@ -211,14 +226,28 @@ impl Serving {
             if !shard.is_ours && !shard.holder.is_empty() {
                 self.dispatcher.end_hand_over(&shard.id);
             }
+            let times_taken = self.shared.times_taken(shard.number);
+            let is_current = self.opened_at.get(&shard.number) == Some(&times_taken);
             match self.slots.get(&shard.number) {
                 None if is_placed && (is_kept || self.shared.may_hold(shard.number)) => {
                     self.open(shard);
                 }
                 None if shard.is_ours => self.release(shard.number),
+                Some(Slot::Open(handle) | Slot::Claimed(handle, _)) if !is_current => {
+                    let handle = handle.clone();
+                    self.close(shard, handle, true);
+                }
+                Some(Slot::Claimed(handle, at)) if is_placed && seen.began >= *at => {
+                    let handle = handle.clone();
+                    self.opened(shard, handle);
+                }
+                Some(Slot::Claimed(handle, at)) if seen.began >= *at => {
+                    let handle = handle.clone();
+                    self.close(shard, handle, !shard.is_ours);
+                }
                 Some(Slot::Open(handle)) if !is_placed => {
                     let handle = handle.clone();
-                    self.close(shard, handle);
+                    self.close(shard, handle, !shard.is_ours);
                 }
                 _ => {}
             }
@@ -227,6 +256,8 @@ impl Serving {
 
     fn open(&mut self, shard: &SeenShard) {
         self.slots.insert(shard.number, Slot::Opening);
+        let times = self.shared.times_taken(shard.number);
+        self.opened_at.insert(shard.number, times);
         let opening = Opening {
             shard: shard.id.clone(),
             on_ended: self.on_ended(shard.number),
@@ -259,14 +290,13 @@ impl Serving {
         })
     }
 
-    fn close(&mut self, shard: &SeenShard, handle: Handle) {
-        if shard.is_ours {
-            tracing::info!(shard = %shard.id, to = shard.node, "the shard moves to another node");
-        } else {
+    /// Closes a shard: because it moves to another node, or because another node has taken it, perhaps for a time only.
+    fn close(&mut self, shard: &SeenShard, handle: Handle, is_lost: bool) {
+        if is_lost {
             tracing::warn!(shard = %shard.id, to = shard.node, "another node has taken the shard over");
             self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
-        }
-        if shard.is_ours {
+        } else {
+            tracing::info!(shard = %shard.id, to = shard.node, "the shard moves to another node");
             self.dispatcher.begin_hand_over(&shard.id);
         }
         let served = self.withdraw(&shard.id);
@@ -274,10 +304,10 @@ impl Serving {
         self.slots.insert(shard.number, Slot::Closing);
         let (events, number) = (self.events_out.clone(), shard.number);
         // A shard that is lost answers nothing more.
-        let (within, since) = if shard.is_ours {
-            (IN_FLIGHT_MAX, Some(since))
-        } else {
+        let (within, since) = if is_lost {
             (Duration::ZERO, None)
+        } else {
+            (IN_FLIGHT_MAX, Some(since))
         };
         tokio::spawn(async move {
             if let Some(served) = served {

@@ -38,6 +38,8 @@ pub(super) struct PlaceRow {
     /// Node and process that hold it; empty for none.
     pub(super) holder: String,
     pub(super) incarnation: String,
+    /// Whether this process has just begun to hold it.
+    pub(super) is_new: bool,
     /// Time since it moved from a live node, by the clock of the database.
     pub(super) moved: Option<Duration>,
 }
@@ -59,6 +61,7 @@ impl Table {
             id: place.id,
             node: place.node,
             is_ours: place.incarnation == incarnation,
+            is_new: place.is_new,
             holder: place.holder,
         });
         shards.collect()
@@ -243,6 +246,7 @@ mod tests {
             node: node.to_owned(),
             holder: node.to_owned(),
             incarnation: format!("{node}-1"),
+            is_new: false,
             moved: None,
         }
     }

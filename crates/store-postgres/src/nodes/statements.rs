@@ -132,6 +132,7 @@ fn place(row: &Row) -> Result<PlaceRow, Fault> {
         node: text(2)?,
         holder: text(3)?,
         incarnation: text(4)?,
+        is_new: false,
         moved: moved.map(seconds),
     })
 }
@@ -209,6 +210,7 @@ impl PlaceRow {
         if held == 1 {
             self.holder.clone_from(&name.node);
             self.incarnation.clone_from(&name.incarnation);
+            self.is_new = true;
         }
         Ok(())
     }

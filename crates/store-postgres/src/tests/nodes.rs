@@ -217,6 +217,7 @@ fn a_shard_that_its_new_node_does_not_take_is_held_again_by_the_one_that_release
     let now = || nodes.now.get();
     let seen = one.beat(&now, &holds).expect("it is there");
     assert_eq!(ours(&seen), [1]);
+    assert!(seen.shards[0].is_new, "what it had of it is out of date");
     assert_eq!(ours(&nodes.beat(&mut two)), [2], "the other one is free");
     one.release(1).expect("it is there");
     assert_eq!(ours(&nodes.beat(&mut two)), [1, 2]);
