@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use futures::StreamExt as _;
-use ganger_access::Identity;
+use ganger_access::{BytesInProcess, Identity};
 use ganger_dialect_grpc::{WORK, is_read};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
@@ -135,6 +135,10 @@ impl ShardDispatch {
         mut request: Request<Body>,
         caller: &Identity,
     ) -> Result<Response<Body>, String> {
+        // A stream is passed on as it arrives: nothing of it is kept here.
+        if let Some(in_process) = request.extensions().get::<BytesInProcess>() {
+            in_process.set(0);
+        }
         let is_reading = request.method() == Method::GET;
         let is_waiting = LONG_CALLS.contains(&request.uri().path());
         let is_submitting = request.uri().path() == ENQUEUE_STREAM;

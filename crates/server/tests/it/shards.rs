@@ -11,7 +11,7 @@ use ganger_proto::v1::leases_client::LeasesClient;
 use ganger_proto::v1::peers_client::PeersClient;
 use ganger_proto::v1::queues_client::QueuesClient;
 use ganger_router::{REACH_WITHIN, Topology};
-use ganger_server::{Config, Running, Secret, Tls, start};
+use ganger_server::{Config, Limits, Running, Secret, Tls, start};
 use ganger_tls::{Connector, Trust};
 use ganger_types::ShardId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -538,6 +538,35 @@ async fn a_server_that_rejects_this_one_is_reported_as_unreachable_not_as_the_ca
     assert!(answer.contains("peer_token_file"), "{answer}");
     here.stop().await;
     there.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_through_another_server_may_carry_more_than_one_caller_may_hold() {
+    // One caller may hold 512 KiB.
+    let limits = Limits {
+        bytes_in_flight: 3 << 20,
+        ..Limits::default()
+    };
+    let [one, _two] = pair(Config { limits, ..config() }).await;
+    let mut jobs = jobs_client(one.addr(), "2").await;
+    let batches = (1..=40).map(|number| v1::EnqueueBatch {
+        number,
+        request: Some(v1::EnqueueRequest {
+            jobs: vec![v1::NewJob {
+                kind: "k".to_owned(),
+                payload: vec![b'1'; 100 << 10].into(),
+                ..v1::NewJob::default()
+            }],
+            ..v1::EnqueueRequest::default()
+        }),
+    });
+    let answers = jobs.enqueue_stream(futures::stream::iter(batches)).await;
+    let mut answers = answers.expect("opened").into_inner();
+    let mut last = 0;
+    while let Some(answer) = answers.message().await.expect("no error") {
+        last = answer.number;
+    }
+    assert_eq!(last, 40, "four megabytes of payloads");
 }
 
 fn trust_with_certificate(authority: &Authority, name: &str, uris: &[&str]) -> Trust {
