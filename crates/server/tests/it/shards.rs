@@ -1,6 +1,7 @@
 //! Several shards, in one process and on servers that know each other, over TCP connections.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::kit::{Authority, CertificateSpec, WithMetadata, config, start_server, status};
@@ -27,10 +28,17 @@ pub(crate) fn shard(name: &str) -> ShardId {
     ShardId::new(name).expect("a good name")
 }
 
-/// Returns a loopback address on which nobody listens at the moment.
+/// Returns a loopback address on which nobody listens at the moment, and which no other test gets: its port is below those
+/// that the system gives to connections and to listeners that ask for any.
 pub(crate) async fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    listener.local_addr().expect("an address")
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = std::process::id() * 20 + NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 10_000 + u16::try_from(next % 22_000).expect("it is a port");
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)).await {
+            return listener.local_addr().expect("an address");
+        }
+    }
 }
 
 pub(crate) fn topology(shards: &[(&str, SocketAddr)]) -> Topology {
