@@ -150,11 +150,9 @@ impl RequestBody {
         if self.framing.is_some() && !whole.is_empty() {
             self.pace = BodyRate::default();
         }
-        if self.holds_already(&whole, piece_bytes) {
-            return Ok(whole);
-        }
         match self.hold_with(&whole) {
             Ok(()) => Ok(whole),
+            Err(_) if self.holds_already(&whole, piece_bytes) => Ok(whole),
             Err(_) if self.could_have_room() => {
                 self.wait_for_room(whole, Instant::now(), cx);
                 Ok(Bytes::new())
@@ -174,13 +172,14 @@ impl RequestBody {
     }
 
     /// Whether a message that is whole now was held as a whole, but for what came with the last piece. It is passed on
-    /// without a wait for the message that has begun after it: two streams that held one message and waited for room for
-    /// the next would wait for each other. What has come of that one counts with its next piece.
+    /// even if there is no room for the message that has begun after it: two streams that held one message and waited for
+    /// room for the next would wait for each other. What has come of that one counts with its next piece.
     fn holds_already(&self, passed: &Bytes, piece_bytes: usize) -> bool {
         let in_process = self.in_process.get();
         in_process.is_some_and(|in_process| {
             let needed = in_process + passed.len();
-            self.held > 0 && !passed.is_empty() && needed <= self.held + piece_bytes
+            let was_held = self.framing.is_some() && self.held > 0;
+            was_held && !passed.is_empty() && needed <= self.held + piece_bytes
         })
     }
 

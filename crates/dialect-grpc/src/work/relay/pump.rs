@@ -65,6 +65,8 @@ pub(super) struct Pump {
     /// Messages that wait for room in `to_shard`.
     queue: VecDeque<WorkerEnvelope>,
     side: Side,
+    /// Time at which the last inner stream was opened.
+    opened_at: Instant,
     /// Time since which the shard has not been reached; `None` if it is.
     away_since: Option<Instant>,
     /// Hears of the first inner stream, or why there is none; `None` once it has.
@@ -94,6 +96,7 @@ impl Pump {
             out: None,
             to_shard: Some(to_shard),
             queue: VecDeque::new(),
+            opened_at: Instant::now(),
             away_since: None,
             opened: None,
             is_draining: false,
@@ -166,6 +169,7 @@ impl Pump {
         match happened {
             FromShard::Opened(inner) => {
                 self.side = Side::Open(inner);
+                self.opened_at = Instant::now();
                 match self.opened.take() {
                     Some(opened) => drop(opened.send(Ok(()))),
                     None => self.streams.count_reopened(),
@@ -209,15 +213,19 @@ impl Pump {
         is_over || !is_of_move || is_too_long
     }
 
-    /// Waits before an inner stream is opened again. The first time that is at once.
+    /// Waits before an inner stream is opened again.
     fn go_away(&mut self) {
         let now = Instant::now();
         let was_open = matches!(self.side, Side::Open(_));
+        let open_for = if was_open {
+            now - self.opened_at
+        } else {
+            Duration::ZERO
+        };
         self.to_shard = None;
         self.queue.clear();
-        let first = was_open && self.away_since.is_none();
         self.away_since.get_or_insert(now);
-        self.side = Side::Away(if first { now } else { now + RETRY_EVERY });
+        self.side = Side::Away(now + pause_after(open_for));
     }
 
     fn open_again(&mut self) {
@@ -298,6 +306,16 @@ impl Side {
     }
 }
 
+/// Returns the pause before an inner stream is opened again that was open for so long: none after a move. A node that
+/// stops ends the streams of idle workers as soon as they are open.
+fn pause_after(open_for: Duration) -> Duration {
+    if open_for < RETRY_EVERY {
+        RETRY_EVERY
+    } else {
+        Duration::ZERO
+    }
+}
+
 /// Sends the first message of a queue once there is room; forever, if there is nowhere to send it. Returns false if
 /// nobody receives.
 async fn send_first(
@@ -366,5 +384,17 @@ impl Drop for ToWorker {
                 drop(self.unsent.send(message));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_ends_at_once_is_not_opened_again_at_once() {
+        assert_eq!(pause_after(Duration::ZERO), RETRY_EVERY);
+        assert_eq!(pause_after(RETRY_EVERY / 2), RETRY_EVERY);
+        assert_eq!(pause_after(Duration::from_secs(9)), Duration::ZERO);
     }
 }

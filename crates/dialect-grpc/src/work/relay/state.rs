@@ -51,6 +51,10 @@ struct InnerState {
     dropped_at: u64,
     /// Credits that the shard has for this stream.
     credits: u32,
+    /// Whether further credits are kept back until the first batch is whole. It may have more jobs than the shard has
+    /// credits, as the worker has some of them already; how many credits are left then is known only without others on
+    /// their way.
+    keeps_credits: bool,
 }
 
 impl StreamState {
@@ -96,9 +100,14 @@ impl StreamState {
         if message.credits_dropped {
             inner.dropped_at = inner.sent;
             inner.credits = 0;
+            inner.keeps_credits = false;
+        }
+        if inner.keeps_credits {
+            message.credits_added = 0;
+            return message;
         }
         inner.credits = inner.credits.saturating_add(message.credits_added);
-        // Jobs that were sent twice have used two credits there and one here.
+        // Jobs that were sent twice have used two credits there and one here, and others were kept back.
         let missing = self.credits.saturating_sub(inner.credits);
         message.credits_added = message.credits_added.saturating_add(missing);
         inner.credits += missing;
@@ -139,6 +148,7 @@ impl StreamState {
             sent: count,
             dropped_at: 0,
             credits: self.credits,
+            keeps_credits: self.credits > 0 && !self.repeated.is_empty(),
         };
         messages
     }
@@ -161,6 +171,7 @@ impl StreamState {
         }
         if message.batch > 0 {
             self.batch = message.batch;
+            self.inner.keeps_credits = false;
             self.passed.clear();
             self.repeated.clear();
         }

@@ -345,6 +345,16 @@ proptest! {
 }
 
 #[test]
+fn credits_on_their_way_do_not_count_twice_when_a_batch_is_sent_again() {
+    let mut world = World::new();
+    // Nine credits and a batch of nine jobs, of which two arrive; three credits more while it comes again.
+    for step in [144, 212, 202, 148, 231, 138, 218, 221, 78, 148, 183, 48] {
+        world.step(step);
+    }
+    world.settle();
+}
+
+#[test]
 fn a_new_inner_stream_begins_with_all_reports_in_messages_of_a_bounded_size() {
     let mut state = StreamState::default();
     let report = |number: u64, bytes: usize| {
