@@ -8,6 +8,7 @@
 
 mod audit;
 mod budget;
+mod continuation;
 mod cut;
 mod edit;
 mod error;
@@ -23,6 +24,7 @@ mod stream_limit;
 
 pub use audit::{Audit, Outcome, Record};
 pub use budget::{Budget, BytesInProcess, Full, Hold, Owner, SMALL_BYTES, address_group};
+pub use continuation::CONTINUE;
 pub use cut::BodyCut;
 pub use edit::{add, revoke};
 pub use error::AccessError;

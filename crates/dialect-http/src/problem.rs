@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
+use ganger_access::CONTINUE;
 use ganger_document::DocumentError;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
@@ -108,6 +109,8 @@ pub struct Problem {
     pub place: Option<(usize, usize)>,
     /// Time after which to retry; `None` if a retry does not help or the time is unknown.
     pub retry_after: Option<Duration>,
+    /// Place from which another node goes on with the answer, because the shard moves there; `None` if this is the answer.
+    pub continue_at: Option<u64>,
 }
 
 /// The document of a [`Problem`].
@@ -150,6 +153,7 @@ impl From<DocumentError> for Problem {
             pointer: error.pointer,
             place: error.place,
             retry_after: None,
+            continue_at: None,
         }
     }
 }
@@ -163,6 +167,7 @@ impl Problem {
             pointer: None,
             place: None,
             retry_after: None,
+            continue_at: None,
         }
     }
 
@@ -177,6 +182,13 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
+        self
+    }
+
+    /// Lets the node that the caller is connected to send the request again, to the next owner of the shard.
+    #[must_use]
+    pub(crate) fn continue_at(mut self, place: u64) -> Self {
+        self.continue_at = Some(place);
         self
     }
 
@@ -227,6 +239,9 @@ impl IntoResponse for Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        if let Some(place) = self.continue_at {
+            headers.insert(CONTINUE, HeaderValue::from(place));
+        }
         if let Some(seconds) = self.retry_after_seconds() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }

@@ -1,9 +1,10 @@
 //! The context of a request: identity, namespace, path, and parameters.
 
 use std::net::SocketAddr;
+use std::str::FromStr;
 
 use axum::extract::FromRequestParts;
-use ganger_access::{Identity, Owner};
+use ganger_access::{CONTINUE, Identity, Owner};
 use ganger_document::names::{self, JobReference, Name};
 use ganger_document::time::read_moment;
 use ganger_shard::{CallError, Handle};
@@ -94,6 +95,22 @@ impl RequestContext {
     /// The caller's time, if the request carries one.
     pub(crate) fn now(&self) -> Option<Timestamp> {
         self.now
+    }
+
+    /// Whether the answer can go on at another node when its shard moves: from the place in the result, if it is not
+    /// empty.
+    pub(crate) fn continued(&self) -> Option<&str> {
+        self.headers.get(CONTINUE)?.to_str().ok()
+    }
+
+    /// The place from which the answer goes on that another node began; `None` if it begins here.
+    pub(crate) fn continue_at<T: FromStr>(&self) -> Result<Option<T>, Problem> {
+        let place = self.continued().filter(|place| !place.is_empty());
+        let read = |place: &str| {
+            let reason = "is not a place at which an answer goes on";
+            place.parse().map_err(|_| bad_header(CONTINUE, reason))
+        };
+        place.map(read).transpose()
     }
 
     /// Applies a command, at the caller's time if the request carries one.

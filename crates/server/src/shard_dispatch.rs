@@ -1,5 +1,6 @@
 //! Routes a request to its shard: to the dialects over a shard of this process, or to the server that owns it.
 
+mod continued;
 mod forwarding;
 mod hand_over;
 mod in_flight;
@@ -14,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 use axum::body::Body;
 use axum::response::IntoResponse as _;
-use ganger_access::{Audit, Identity, Outcome, Record};
+use ganger_access::{Audit, CONTINUE, Identity, Outcome, Record};
 use ganger_dialect_grpc::WorkerRelay;
 use ganger_dialect_http::Problem;
 use ganger_router::Router;
@@ -33,6 +34,7 @@ use crate::node::marks::{MARKS, Marks};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
+use continued::EVENTS;
 #[cfg(feature = "dashboard")]
 pub(crate) use forwarding::add_forwarding_headers;
 use hand_over::{HandingOver, TAKE_SHARD};
@@ -88,6 +90,8 @@ pub(crate) struct ForwardedRequests {
     pub(crate) failed: AtomicU64,
     /// Streams of workers that went on at another node.
     pub(crate) streams_moved: Arc<AtomicU64>,
+    /// Waits, logs and streams of events that went on at another node.
+    pub(crate) answers_moved: AtomicU64,
     /// Requests that wait for a node that serves their shard.
     pub(crate) waiting: WaitingRequests,
 }
@@ -232,7 +236,11 @@ impl ShardDispatch {
                 Err(reason) => return refuse(protocol, &Problem::new("permission_denied", reason)),
             },
         };
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        if !is_of_peer {
+            // It is between nodes.
+            head.headers.remove(CONTINUE);
+        }
         if is_of_peer && head.uri.path() == TAKE_SHARD {
             return self.take_shard(named_shard(&head)).await;
         }
@@ -243,9 +251,12 @@ impl ShardDispatch {
         if !matches!(caller, Identity::Anonymous) && self.is_for_all(protocol, &head) {
             return self.answer_for_all(protocol, &head, body, &caller).await;
         }
+        let is_of_known_caller = !is_of_peer && !matches!(caller, Identity::Anonymous);
+        if is_of_known_caller && self.is_continued(protocol, &head) {
+            return self.answer_continued(head, caller).await;
+        }
         let mut request = Request::from_parts(head, body);
-        let is_known = !matches!(caller, Identity::Anonymous);
-        if is_known && !is_of_peer && self.is_relayed(protocol, request.uri().path()) {
+        if is_of_known_caller && self.is_relayed(protocol, request.uri().path()) {
             return self.relay_worker(request, caller).await;
         }
         if is_of_peer && is_for_port(request.uri().path()) {
@@ -282,7 +293,13 @@ impl ShardDispatch {
                         request = request.map(|body| self.cut_at_stop(body).0);
                     }
                     request.extensions_mut().insert(caller);
-                    return entered.until_read(dialects.answer(protocol, request).await);
+                    // A stream of events ends when the shard has closed, which therefore does not wait for it.
+                    let is_waited_for = request.uri().path() != EVENTS;
+                    let response = dialects.answer(protocol, request).await;
+                    if is_waited_for {
+                        return entered.until_read(response);
+                    }
+                    return response;
                 }
                 Ok(Route::Remote(shard)) => shard,
             };

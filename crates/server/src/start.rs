@@ -510,6 +510,11 @@ fn metrics(
             "Streams of workers that went on at another node of the cluster after their shard moved.",
             &*forwarded.streams_moved,
         ),
+        (
+            "ganger_answers_moved_total",
+            "Waits, logs and streams of events over HTTP that went on at another node of the cluster after their shard moved.",
+            &forwarded.answers_moved,
+        ),
     ] {
         out.counter(name, help).sample(&[], read(number));
     }

@@ -5,6 +5,7 @@
 
 mod sums;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -26,6 +27,8 @@ use crate::stream::{self, Pieces, ReaderGone};
 const LAST_EVENT_ID: &str = "last-event-id";
 /// Interval between two heartbeats.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
+/// Longest time for which a stream waits for the end of a shard that moves to another node.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Events that were read back.
 #[derive(Debug, Serialize, ToSchema)]
@@ -146,6 +149,9 @@ fn filter(context: &RequestContext) -> Result<Filter, Problem> {
 /// The position after which to resume. The header, which a browser sends by itself, takes precedence over the
 /// parameter.
 fn resume_from(context: &RequestContext) -> Result<Option<Position>, Problem> {
+    if let Some(position) = context.continue_at()? {
+        return Ok(Some(Position(position)));
+    }
     if let Some(value) = context.headers.get(LAST_EVENT_ID) {
         let position = value.to_str().ok().and_then(|text| text.parse().ok());
         return position
@@ -159,7 +165,7 @@ fn resume_from(context: &RequestContext) -> Result<Option<Position>, Problem> {
 }
 
 async fn run(context: RequestContext, filter: Filter, mut events: Subscription, pieces: Pieces) {
-    let stopping = context.api.settings().stopping.clone();
+    let mut stopped = pin!(stopped(&context));
     let mut seen = None;
     // A first comment shows the reader at once that the stream is open.
     let mut sent = pieces.send(": ganger events\n\n").await;
@@ -167,7 +173,7 @@ async fn run(context: RequestContext, filter: Filter, mut events: Subscription, 
     heartbeat.tick().await;
     while sent.is_ok() {
         sent = tokio::select! {
-            () = stopping.cancelled() => return,
+            () = &mut stopped => return end(&context, &events, pieces, None).await,
             () = pieces.closed() => return,
             event = events.next() => match event {
                 Ok(event) => {
@@ -178,13 +184,40 @@ async fn run(context: RequestContext, filter: Filter, mut events: Subscription, 
                         Ok(())
                     }
                 }
-                Err(error) => {
-                    let _ = pieces.send(final_problem(error)).await;
-                    return;
-                }
+                Err(error) => return end(&context, &events, pieces, Some(error)).await,
             },
             _ = heartbeat.tick() => pieces.send(heartbeat_text(seen)).await,
         };
+    }
+}
+
+/// Completes when the stream must end: when the server stops, or the shard leaves it. A stream that goes on at another
+/// node ends when the shard has closed, and so misses nothing; this is only a limit for it.
+async fn stopped(context: &RequestContext) {
+    context.api.settings().stopping.cancelled().await;
+    if context.continued().is_some() {
+        tokio::time::sleep(CLOSED_WITHIN).await;
+    }
+}
+
+/// Ends the stream, because of an error or because the server stops. A stream whose shard has closed goes on at the
+/// shard's next node, behind the last event that was returned.
+async fn end(
+    context: &RequestContext,
+    events: &Subscription,
+    pieces: Pieces,
+    error: Option<CallError>,
+) {
+    let is_of_reader = matches!(error, Some(CallError::PositionTooOld { .. }));
+    if context.continued().is_some() && !is_of_reader {
+        let place = events
+            .position()
+            .map(|position| position.0.to_string())
+            .unwrap_or_default();
+        pieces.continue_at(&place).await;
+    } else if let Some(error) = error {
+        // The reader may be gone.
+        pieces.send(final_problem(error)).await.ok();
     }
 }
 

@@ -1,6 +1,6 @@
 //! Jobs: enqueue, show, list, count, and read payload, inputs and result.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use bytes::Bytes;
@@ -208,19 +208,31 @@ pub(crate) async fn find(context: &RequestContext) -> Result<StoredJob, Problem>
     }
 }
 
-/// The job in the path, after it has ended, `wait` is over, or the server stops.
+/// The job in the path, after it has ended, `wait` is over, or the server stops. If its shard moves to another node, the
+/// rest of the wait is that node's.
 async fn waited_for(context: &RequestContext) -> Result<StoredJob, Problem> {
-    let wait = context.arguments.span("wait")?.unwrap_or(Duration::ZERO);
+    let asked = context.arguments.span("wait")?.unwrap_or(Duration::ZERO);
+    let left = context.continue_at()?.map(Duration::from_millis);
+    let wait = left.map_or(asked, |left| left.min(asked));
     if wait.is_zero() {
         return find(context).await;
     }
+    let until = Instant::now() + wait;
     let id = context.job()?;
     tokio::select! {
         found = context.shard().wait(&context.namespace, &id, wait) => match found? {
             Some(found) => Ok(found),
             None => Err(missing(context, id.clone()).await),
         },
-        () = context.api.settings().stopping.cancelled() => find(context).await,
+        () = context.api.settings().stopping.cancelled() => {
+            if context.continued().is_none() {
+                return find(context).await;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            let words = "the shard of the job moves to another node: try again";
+            Err(Problem::new("unavailable", words).continue_at(left))
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! The log of a job, as raw bytes or as NDJSON of chunks, once or as it grows.
 
+use std::fmt::{self, Display, Formatter};
+use std::num::ParseIntError;
+use std::str::FromStr;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -63,6 +66,7 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
     };
     let job = find(&context).await?;
     let attempt = attempt.and_then(|number| u32::try_from(number).ok());
+    let resumed: Option<Place> = context.continue_at()?;
     let is_partial = wants_part(&context, format, follow);
     // A part is of one attempt: the last, if the request names none.
     let attempt = attempt.or_else(|| is_partial.then_some(job.record.attempt.max(1)));
@@ -78,8 +82,11 @@ pub(crate) async fn show(context: RequestContext) -> Result<Response, Problem> {
     let reader = LogReader {
         key: job.record.key,
         attempt,
-        place: (attempt.unwrap_or(0), wanted.from),
-        left: wanted.length,
+        place: resumed.unwrap_or(Place {
+            attempt: attempt.unwrap_or(0),
+            offset: wanted.from,
+            left: wanted.length,
+        }),
         format,
         pieces,
         context,
@@ -161,18 +168,53 @@ struct LogReader {
     key: JobKey,
     /// Attempt to read; `None` reads the log of every attempt.
     attempt: Option<u32>,
-    /// Attempt, and offset up to which its log was read.
-    place: (u32, u64),
-    /// Number of bytes that are still wanted; `None`: all.
-    left: Option<u64>,
+    place: Place,
     format: Format,
     pieces: Pieces,
+}
+
+/// How far a log was read.
+#[derive(Clone, Copy)]
+struct Place {
+    attempt: u32,
+    /// Offset up to which the log of this attempt was read.
+    offset: u64,
+    /// Number of bytes that are still wanted; `None`: all.
+    left: Option<u64>,
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self {
+            attempt,
+            offset,
+            left,
+        } = self;
+        write!(f, "{attempt}.{offset}")?;
+        left.map_or(Ok(()), |left| write!(f, ".{left}"))
+    }
+}
+
+impl FromStr for Place {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let mut parts = text.splitn(3, '.');
+        let mut next = || parts.next().unwrap_or_default();
+        Ok(Self {
+            attempt: next().parse()?,
+            offset: next().parse()?,
+            left: parts.next().map(str::parse).transpose()?,
+        })
+    }
 }
 
 /// Why the answer ends.
 enum End {
     ReaderGone,
     Failed,
+    /// The server stops, or the shard moves to another node.
+    Stopped,
 }
 
 impl From<ReaderGone> for End {
@@ -198,10 +240,17 @@ impl LogReader {
             }
             Ok::<_, End>(())
         };
-        tokio::select! {
-            // The reader only sees that the answer ends, because its status was sent already.
-            _ = read => {}
-            () = stopping.cancelled() => {}
+        let end = tokio::select! {
+            end = read => end,
+            () = stopping.cancelled() => Err(End::Stopped),
+        };
+        match end {
+            Ok(()) | Err(End::ReaderGone) => {}
+            Err(End::Stopped) if self.context.continued().is_some() => {
+                let place = self.place.to_string();
+                self.pieces.continue_at(&place).await;
+            }
+            Err(End::Stopped | End::Failed) => self.pieces.cut().await,
         }
     }
 
@@ -211,27 +260,34 @@ impl LogReader {
             let chunks = self
                 .context
                 .shard()
-                .log(self.key, self.place, READ_BYTES)
+                .log(
+                    self.key,
+                    (self.place.attempt, self.place.offset),
+                    READ_BYTES,
+                )
                 .await?;
-            let Some(last) = chunks.last() else {
+            if chunks.is_empty() {
                 return Ok(());
-            };
-            let next = (last.attempt, last.offset + length(last));
+            }
             for mut chunk in chunks {
                 if self.attempt.is_some_and(|attempt| attempt < chunk.attempt) {
                     return Ok(());
                 }
-                if let Some(left) = &mut self.left {
-                    let end = usize::try_from(*left).unwrap_or(usize::MAX);
+                if let Some(left) = self.place.left {
+                    let end = usize::try_from(left).unwrap_or(usize::MAX);
                     chunk.bytes.truncate(end);
-                    *left -= length(&chunk);
                 }
                 self.write(&chunk).await?;
-                if self.left == Some(0) {
+                // What was not written is read again where the answer goes on.
+                self.place = Place {
+                    attempt: chunk.attempt,
+                    offset: chunk.offset + length(&chunk),
+                    left: self.place.left.map(|left| left - length(&chunk)),
+                };
+                if self.place.left == Some(0) {
                     return Ok(());
                 }
             }
-            self.place = next;
         }
     }
 
@@ -257,7 +313,7 @@ impl LogReader {
         loop {
             let job = self.context.shard().job_by_key(self.key).await?;
             self.read_all().await?;
-            let is_over = self.left == Some(0)
+            let is_over = self.place.left == Some(0)
                 || job.is_none_or(|job| {
                     let is_later = self
                         .attempt
@@ -299,4 +355,20 @@ async fn wait_for(events: &mut Subscription, job: JobKey) -> Result<(), CallErro
 
 fn length(chunk: &LogChunk) -> u64 {
     u64::try_from(chunk.bytes.len()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        for text in ["1.0", "3.18446744073709551615", "2.9.40"] {
+            let place: Place = text.parse().expect(text);
+            assert_eq!(place.to_string(), text);
+        }
+        for text in ["", "1", "1.", "1.2.", "1.2.3.4", "-1.2"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
 }

@@ -12,6 +12,7 @@ mod import;
 mod import_faults;
 mod import_quantumleap;
 mod kill;
+mod moved_answers;
 mod node_ports;
 mod nodes;
 mod nth_call;

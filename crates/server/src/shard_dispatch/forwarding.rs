@@ -190,9 +190,7 @@ impl ShardDispatch {
             return Ok(response.map(|body| end_with_retry(body, cut)));
         }
         if is_reading {
-            let stopping = self.stopping.clone().cancelled_owned();
-            return Ok(response
-                .map(|body| Body::from_stream(body.into_data_stream().take_until(stopping))));
+            return Ok(response.map(|body| self.cut_answer_at_stop(body)));
         }
         Ok(response)
     }
@@ -205,6 +203,21 @@ impl ShardDispatch {
             stopped
                 .is_cancelled()
                 .then(|| Ok(Frame::trailers(retry_trailers())))
+        };
+        let frames = BodyStream::new(body)
+            .take_until(stopping.cancelled_owned())
+            .chain(futures::stream::once(last).filter_map(std::future::ready));
+        Body::new(StreamBody::new(frames))
+    }
+
+    /// Returns the frames of an answer until the server stops. Its end is then missing, and its connection or stream is
+    /// broken off, so that the reader does not take what came for the whole.
+    fn cut_answer_at_stop(&self, body: Body) -> Body {
+        let stopping = self.stopping.clone();
+        let stopped = stopping.clone();
+        let last = async move {
+            let words = "the answer is incomplete: the server stops";
+            stopped.is_cancelled().then(|| Err(axum::Error::new(words)))
         };
         let frames = BodyStream::new(body)
             .take_until(stopping.cancelled_owned())

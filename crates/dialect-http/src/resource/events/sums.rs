@@ -1,11 +1,12 @@
 //! Sums of events, sent at an interval.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use ganger_document::view::event_sums::EventSums;
 use ganger_shard::Subscription;
 
-use super::{Filter, final_problem, heartbeat_text};
+use super::{Filter, end, heartbeat_text, stopped};
 use crate::request_context::RequestContext;
 use crate::stream::Pieces;
 
@@ -27,14 +28,17 @@ pub(super) async fn run(
     pieces: Pieces,
     every: Duration,
 ) {
-    let stopping = context.api.settings().stopping.clone();
+    let mut stopped = pin!(stopped(&context));
     let mut sums = EventSums::default();
     let mut sent = pieces.send(": ganger events\n\n").await;
     let mut interval = tokio::time::interval(every);
     interval.tick().await;
-    while sent.is_ok() {
+    let error = loop {
+        if sent.is_err() {
+            return;
+        }
         tokio::select! {
-            () = stopping.cancelled() => return,
+            () = &mut stopped => break None,
             () = pieces.closed() => return,
             event = events.next() => match event {
                 Ok(event) => {
@@ -43,12 +47,13 @@ pub(super) async fn run(
                         sums.add(&event);
                     }
                 }
-                Err(error) => {
-                    let _ = pieces.send(final_problem(error)).await;
-                    return;
-                }
+                Err(error) => break Some(error),
             },
             _ = interval.tick() => sent = pieces.send(message(&mut sums)).await,
         }
+    };
+    // The last interval is shorter.
+    if pieces.send(message(&mut sums)).await.is_ok() {
+        end(&context, &events, pieces, error).await;
     }
 }
