@@ -28,7 +28,7 @@ pub(crate) async fn look(
 ) -> ShardFacts {
     let health = shard.health();
     let now = shard.wall_time();
-    let began = shard.series(ganger_shard::series::SeriesTable::began);
+    let began = shard.series_began();
     let (free_bytes, reserve_bytes) = shard.store_space();
     let nothing = ShardFacts {
         shard: shard.id().clone(),
@@ -76,7 +76,7 @@ async fn ask(
         Query::Schedules(namespace.clone()),
     ];
     let queries = queries.map(|query| Command::Query(Box::new(query)));
-    let mut recent = shard.series(|table| table.recent(namespace, now));
+    let mut recent = shard.series(|table| table.recent(namespace, now))?;
     let (mut queues, mut failed) = (Vec::new(), Vec::new());
     for reply in shard.call_all(queries.into()).await? {
         match reply? {

@@ -25,10 +25,19 @@ use crate::shard_dispatch::ShardDispatch;
 use crate::shards::{FirstEnded, Stores};
 pub(crate) use counters::NodeCounters;
 
+/// Longest time for which a node refuses a shard that failed there, and the number of failures after which that no longer
+/// doubles.
+const REFUSED_MAX: Duration = Duration::from_secs(300);
+const REFUSED_DOUBLINGS: u32 = 8;
+/// Time without a failure of a shard after which earlier ones do not count.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+
 /// What the thread that beats must do besides.
 enum Order {
     /// Give up a shard that this node does not serve any more, and beat at once.
     Release(u32),
+    /// Give up a shard that this node cannot serve, for another node to try, and beat at once.
+    GiveUp(u32),
     /// Beat at once: another node has released a shard for this one.
     Beat,
     /// Let other nodes take the shards of this one.
@@ -54,8 +63,27 @@ struct Held {
     closed: BTreeMap<u32, String>,
     /// Shards that this node does not hold before these times.
     refused: BTreeMap<u32, Duration>,
+    /// Shards that have failed here.
+    failures: BTreeMap<u32, Failures>,
     /// Shards that this node serves until these times although they are placed on other nodes, which did not take them.
     kept: BTreeMap<u32, (String, Duration)>,
+}
+
+/// How often a shard has failed here: could not be opened, or ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Failures {
+    count: u32,
+    last: Duration,
+}
+
+impl Failures {
+    /// Counts a failure; those of long ago are forgotten.
+    fn count(&mut self, now: Duration) -> u32 {
+        let is_new = now.saturating_sub(self.last) > FORGOTTEN_AFTER;
+        self.count = if is_new { 1 } else { self.count + 1 };
+        self.last = now;
+        self.count
+    }
 }
 
 /// State that the thread and the task share.
@@ -102,6 +130,18 @@ impl Shared {
         let mut held = self.held();
         held.refused.insert(shard, until);
         held.kept.remove(&shard);
+    }
+
+    /// Refuses to hold a shard that failed here, for a lease at first and longer each time.
+    fn refuse_failed(&self, shard: u32, lease: Duration) {
+        let now = SystemClock.monotonic();
+        let failures = {
+            let mut held = self.held();
+            let failures = held.failures.entry(shard).or_default();
+            failures.count(now)
+        };
+        let time = lease.saturating_mul(1 << (failures - 1).min(REFUSED_DOUBLINGS));
+        self.refuse(shard, time.min(REFUSED_MAX).max(lease));
     }
 
     /// Notes the result of a beat: until when which shards are surely ours.

@@ -357,28 +357,42 @@ impl Handle {
     }
 
     /// Reads the series for charts. They are locked meanwhile, and the shard waits for the lock: `read` must be quick.
-    pub fn series<V>(&self, read: impl FnOnce(&SeriesTable) -> V) -> V {
-        read(&self.shared.metrics.series())
+    ///
+    /// # Errors
+    /// If this process may not own the shard any more.
+    pub fn series<V>(&self, read: impl FnOnce(&SeriesTable) -> V) -> Result<V, CallError> {
+        let read = read(&self.shared.metrics.series());
+        self.shared.check.pass(Ok(read))
+    }
+
+    /// Returns the time from which on the series count, and loaded the shard; `None` if it is being loaded.
+    pub fn series_began(&self) -> Option<Timestamp> {
+        self.shared.metrics.series().began()
     }
 
     /// Subscribes to events after `after`, or from now on. The stream ends with an error if the reader is too slow.
     ///
     /// # Errors
-    /// If the position is too old, or there are too many subscriptions.
+    /// If the position is too old, there are too many subscriptions, or this process may not own the shard any more.
     pub fn events(&self, after: Option<Position>) -> Result<Subscription, CallError> {
-        self.shared.hub.subscribe(after)
+        let subscription = self.shared.hub.subscribe(after);
+        self.shared.check.pass(subscription)
     }
 
     /// Reads events back, the newest first: those before a position, or the newest, that `is_wanted` selects, at most
     /// `limit`. Looks at no more than `looked_max` events.
+    ///
+    /// # Errors
+    /// If this process may not own the shard any more.
     pub fn past_events(
         &self,
         before: Option<Position>,
         limit: usize,
         looked_max: u64,
         is_wanted: impl Fn(&ganger_types::Event) -> bool,
-    ) -> PastEvents {
-        self.shared.hub.past(before, limit, looked_max, is_wanted)
+    ) -> Result<PastEvents, CallError> {
+        let past = self.shared.hub.past(before, limit, looked_max, is_wanted);
+        self.shared.check.pass(Ok(past))
     }
 
     /// Returns a value that changes whenever new messages for other shards are durable in the outbox.

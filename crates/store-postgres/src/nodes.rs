@@ -279,6 +279,21 @@ impl Member {
         self.run(async |wire| statements::release(wire, &incarnation, shard).await)
     }
 
+    /// Gives a shard up that this process cannot serve, for another node to try, if there is one.
+    ///
+    /// # Errors
+    /// If the database cannot be reached.
+    pub fn give_up(&mut self, shard: u32) -> Result<(), StoreError> {
+        let (name, watches) = (self.name.clone(), self.watches.clone());
+        self.run(async |wire| {
+            let table = statements::look(wire).await?;
+            match watches.next_node(&table.nodes) {
+                Some(next) => statements::give_up(wire, &name, shard, next).await,
+                None => statements::release(wire, &name.incarnation, shard).await,
+            }
+        })
+    }
+
     /// Asks for other nodes to take the shards of this one, and for no more shards.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ impl Question for Kept {
         };
         match self.first {
             Some(first) => from(shard, &filter, first, self.rows).await,
-            None => Ok(last(shard, &filter, self.rows)),
+            None => last(shard, &filter, self.rows),
         }
     }
 }
@@ -169,7 +169,7 @@ fn count(number: usize) -> u64 {
 }
 
 /// The last events of a shard that match, enough for so many rows, if so many are kept.
-pub(crate) fn last(shard: &Handle, filter: &Filter, rows: usize) -> Found {
+pub(crate) fn last(shard: &Handle, filter: &Filter, rows: usize) -> Result<Found, Fault> {
     let tally = RefCell::new(Tally::default());
     let at = Cell::new((None, 0_u64));
     let mut place: Option<Place> = None;
@@ -181,7 +181,7 @@ pub(crate) fn last(shard: &Handle, filter: &Filter, rows: usize) -> Found {
                 tally.borrow_mut().note(event);
             }
             false
-        });
+        })?;
         let place = place.get_or_insert_with(|| Place {
             shard: shard.id().clone(),
             oldest: past.oldest.0,
@@ -206,11 +206,11 @@ pub(crate) fn last(shard: &Handle, filter: &Filter, rows: usize) -> Found {
         if let Some(second) = second.filter(|_| before.is_some() && tally.0.len() > 1) {
             tally.0.remove(&second);
         }
-        return Found {
+        return Ok(Found {
             place: place.clone(),
-            events: fetch(shard, &tally),
+            events: fetch(shard, &tally)?,
             tally,
-        };
+        });
     }
 }
 
@@ -250,7 +250,7 @@ pub(crate) async fn from(
     position: u64,
     rows: usize,
 ) -> Result<Found, Fault> {
-    let kept = shard.past_events(None, 0, 1, |_| false);
+    let kept = shard.past_events(None, 0, 1, |_| false)?;
     let (oldest, end) = (kept.oldest.0, kept.end.0);
     let from = position.max(oldest);
     let mut place = Place {
@@ -270,7 +270,7 @@ pub(crate) async fn from(
     if from < end {
         // A subscription begins behind a position, so it never has the very first event.
         if from == 0 {
-            shard.past_events(Some(Position(1)), 1, 1, |event| note(event).is_some());
+            shard.past_events(Some(Position(1)), 1, 1, |event| note(event).is_some())?;
         }
         let mut events = subscribe(shard, from.saturating_sub(1))?;
         loop {
@@ -293,7 +293,7 @@ pub(crate) async fn from(
         .tally;
     Ok(Found {
         place,
-        events: fetch(shard, &tally),
+        events: fetch(shard, &tally)?,
         tally,
     })
 }
@@ -309,15 +309,15 @@ fn subscribe(shard: &Handle, from: u64) -> Result<Subscription, Fault> {
 }
 
 /// Reads the events that are listed.
-fn fetch(shard: &Handle, tally: &Tally) -> Vec<Event> {
+fn fetch(shard: &Handle, tally: &Tally) -> Result<Vec<Event>, Fault> {
     let wanted = tally.positions();
     let (Some(first), Some(last)) = (wanted.first(), wanted.last()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
     let before = Some(Position(last.saturating_add(1)));
     let is_wanted = |event: &Event| wanted.contains(&event.position.0);
-    let read = shard.past_events(before, wanted.len(), last - first + 1, is_wanted);
-    read.events
+    let read = shard.past_events(before, wanted.len(), last - first + 1, is_wanted)?;
+    Ok(read.events)
 }
 
 /// The rows of all shards together, the newest first.

@@ -133,10 +133,10 @@ impl Question for All {
         };
         let (namespace, now) = (view.namespace(), view.clock.now);
         let rated = |queue: QueueView| {
-            let rate = shard.series(|table| table.rate(namespace, &queue.queue, now));
-            (queue, rate)
+            let rate = shard.series(|table| table.rate(namespace, &queue.queue, now))?;
+            Ok((queue, rate))
         };
-        Ok(queues.into_iter().map(rated).collect())
+        queues.into_iter().map(rated).collect()
     }
 }
 
@@ -198,9 +198,10 @@ impl Question for Closer {
             let workers = reply.and_then(Result::ok).and_then(|reply| asks(&reply));
             looks.push(Look {
                 workers,
-                last_hour: shard.series(|table| table.last_hour(namespace, queue, view.clock.now)),
+                last_hour: shard
+                    .series(|table| table.last_hour(namespace, queue, view.clock.now))?,
                 minutes: if self.by_minute && view.rights.may_read("getSeries") {
-                    last_hour(view, shard, namespace, queue)
+                    last_hour(view, shard, namespace, queue)?
                 } else {
                     Default::default()
                 },

@@ -136,7 +136,7 @@ impl Steps {
     }
 
     /// What one shard of this process counted.
-    pub(crate) fn read(&self, view: &View, shard: &Handle) -> Totals {
+    pub(crate) fn read(&self, view: &View, shard: &Handle) -> Result<Totals, Fault> {
         let query = SeriesQuery {
             namespace: view.namespace().clone(),
             queue: self.which.queue.clone(),
@@ -147,11 +147,11 @@ impl Steps {
             metrics: self.metrics.clone(),
             is_total: true,
         };
-        let reply = shard.series(|table| table.read(&query, view.clock.now));
-        Totals {
+        let reply = shard.series(|table| table.read(&query, view.clock.now))?;
+        Ok(Totals {
             from: reply.from,
             values: reply.lines.into_iter().map(|line| line.values).collect(),
-        }
+        })
     }
 
     /// What all shards of the view counted together.
@@ -177,7 +177,7 @@ impl Question for Steps {
     }
 
     async fn ask(&self, view: &View, shard: &Handle) -> Result<Totals, Fault> {
-        Ok(self.read(view, shard))
+        self.read(view, shard)
     }
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn last_hour(
     shard: &Handle,
     namespace: &Namespace,
     queue: &Queue,
-) -> [Vec<Option<u64>>; 2] {
+) -> Result<[Vec<Option<u64>>; 2], Fault> {
     let query = SeriesQuery {
         namespace: namespace.clone(),
         queue: Some(queue.clone()),
@@ -198,10 +198,10 @@ pub(crate) fn last_hour(
         metrics: vec![Metric::Succeeded, Metric::Failed],
         is_total: false,
     };
-    let reply = shard.series(|table| table.read(&query, view.clock.now));
+    let reply = shard.series(|table| table.read(&query, view.clock.now))?;
     let mut lines = reply.lines.into_iter().map(|line| line.values);
-    [
+    Ok([
         lines.next().unwrap_or_default(),
         lines.next().unwrap_or_default(),
-    ]
+    ])
 }

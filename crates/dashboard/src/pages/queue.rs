@@ -151,7 +151,7 @@ async fn read(
         namespace: namespace_settings(view, shard).await?,
         holders: holders(view, shard, &queue).await?,
         askers: seen.askers.unwrap_or_default(),
-        rates: Steps::of(&which, steps, now, &metrics).read(view, shard),
+        rates: Steps::of(&which, steps, now, &metrics).read(view, shard)?,
         kinds: kinds::read(view, shard, &queue, (steps.from(now), now)).await?,
         steps,
         schedules: schedules(view, shard, &queue).await?,

@@ -144,7 +144,7 @@ impl Question for Kinds {
 
     async fn ask(&self, view: &View, shard: &Handle) -> Result<Self::Answer, Fault> {
         let (queue, time) = (self.queue.as_ref(), (self.from, self.until));
-        let kinds = shard.series(|table| table.kinds(view.namespace(), queue, time, self.until));
+        let kinds = shard.series(|table| table.kinds(view.namespace(), queue, time, self.until))?;
         Ok(kinds.into_iter().collect())
     }
 }

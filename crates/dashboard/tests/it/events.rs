@@ -151,7 +151,12 @@ async fn what_is_no_longer_kept_is_said() {
     let browser = site.browser();
     let page = browser.page("/ui/events?after=3").await;
     let lines = page.only("#part-position");
-    let oldest = site.shard.past_events(None, 0, 1, |_| false).oldest.0;
+    let oldest = site
+        .shard
+        .past_events(None, 0, 1, |_| false)
+        .expect("owned")
+        .oldest
+        .0;
     assert!(oldest > 4, "{oldest}");
     assert!(
         lines.contains(&format!(

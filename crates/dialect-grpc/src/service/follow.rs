@@ -146,7 +146,7 @@ impl ServiceContext {
         let is_wanted = |event: &Event| wanted.takes(event);
         let past = self
             .handle
-            .past_events(before, limit, PAST_LOOKED_MAX, is_wanted);
+            .past_events(before, limit, PAST_LOOKED_MAX, is_wanted)?;
         let events = past.events.into_iter();
         Ok(v1::PastEventsReply {
             events: events

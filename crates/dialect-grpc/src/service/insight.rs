@@ -202,10 +202,11 @@ impl Insight for ServiceContext {
         let queues = queues.map(|queue| decode::queue(At::top("queues"), queue));
         let queues: Vec<Queue> = queues.collect::<Result<_, _>>()?;
         let now = self.handle.wall_time();
-        let (total, each) = self.handle.series(|table| {
+        let rates = self.handle.series(|table| {
             let total = table.total_rates(&namespace, now);
             (total, table.rates(&namespace, &queues, now))
         });
+        let (total, each) = rates.map_err(Problem::from)?;
         Ok(Response::new(v1::RatesReply {
             total: Some(queue_rates(&total)),
             queues: each.iter().map(queue_rates).collect(),
@@ -218,7 +219,10 @@ impl Insight for ServiceContext {
     ) -> Result<Response<v1::SeriesReply>, Status> {
         let now = self.handle.wall_time();
         let query = decode::series(request.get_ref(), now)?;
-        let reply = self.handle.series(|table| table.read(&query, now));
+        let reply = self
+            .handle
+            .series(|table| table.read(&query, now))
+            .map_err(Problem::from)?;
         Ok(Response::new(encode::series(reply)))
     }
 
@@ -234,6 +238,7 @@ impl Insight for ServiceContext {
             let (queue, kind) = (asked.queue.as_ref(), asked.kind.as_ref());
             table.latency(&namespace, queue, kind, asked.between, now)
         });
+        let found = found.map_err(Problem::from)?;
         Ok(Response::new(encode::latency(&found, &asked.quantiles)))
     }
 
@@ -249,6 +254,7 @@ impl Insight for ServiceContext {
             let place = (asked.after.as_ref(), asked.limit);
             table.kinds_page(&namespace, asked.queue.as_ref(), asked.between, now, place)
         });
+        let page = page.map_err(Problem::from)?;
         Ok(Response::new(encode::kinds(page, &asked.quantiles)))
     }
 

@@ -91,7 +91,7 @@ fn past(context: &RequestContext, filter: &Filter) -> Result<Response, Problem> 
         .number("before", 0, u64::MAX)?
         .map(Position);
     let shard = context.shard();
-    let past = shard.past_events(before, limit, PAST_LOOKED_MAX, |event| filter.takes(event));
+    let past = shard.past_events(before, limit, PAST_LOOKED_MAX, |event| filter.takes(event))?;
     let events = past.events.into_iter();
     Ok(json::ok(&EventsView {
         events: events

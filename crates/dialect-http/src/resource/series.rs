@@ -49,7 +49,7 @@ pub(crate) async fn series(context: RequestContext) -> Result<Response, Problem>
         step,
         is_total: context.arguments.word("by", &by)?.unwrap_or(false),
     };
-    let reply = context.shard().series(|table| table.read(&query, now));
+    let reply = context.shard().series(|table| table.read(&query, now))?;
     Ok(json::ok(&Series {
         from: calendar(reply.from),
         step_seconds: reply.step.seconds(),
@@ -68,7 +68,7 @@ pub(crate) async fn latency(context: RequestContext) -> Result<Response, Problem
     let found = context.shard().series(|table| {
         let (queue, kind) = (queue.as_ref(), kind.as_ref());
         table.latency(&context.namespace, queue, kind, between, now)
-    });
+    })?;
     Ok(json::ok(&Latency {
         waiting: with_bins(&found.waiting, &quantiles),
         running: with_bins(&found.running, &quantiles),
@@ -87,7 +87,7 @@ pub(crate) async fn kinds(context: RequestContext) -> Result<Response, Problem> 
     let page = shard.series(|table| {
         let place = (after.as_ref(), limit);
         table.kinds_page(&context.namespace, queue.as_ref(), between, now, place)
-    });
+    })?;
     let view = |(kind, totals): (Option<Kind>, shard::KindTotals)| KindTotals {
         kind: kind.map(|kind| text(kind.as_bytes())),
         started: totals.started,

@@ -7,6 +7,7 @@ mod cluster_import;
 mod dashboard;
 mod disk_full;
 mod documents;
+mod failing_shard;
 mod full_disk_under_load;
 mod import;
 mod import_faults;

@@ -106,7 +106,18 @@ impl Job {
     }
 
     fn complete(mut self) -> Result<String> {
-        post(&mut self.client, "/api/v1/leases/complete", &self.held)?;
+        // Without an owner, or an answer of one that has just died, it is sent again: a job is completed once.
+        let path = "/api/v1/leases/complete";
+        wait_for("the completion", || {
+            let answer = self.client.request("POST", path, &self.held);
+            let answer = answer.map_err(|error| anyhow::anyhow!("{error:?}"))?;
+            ensure!(
+                answer.status < 300 || answer.status > 500,
+                "{}",
+                answer.to_text()
+            );
+            Ok((answer.status < 300).then_some(()))
+        })?;
         Ok(self.log)
     }
 }

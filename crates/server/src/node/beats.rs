@@ -154,6 +154,7 @@ impl Beats {
         loop {
             match order {
                 Order::Release(shard) => self.release(shard),
+                Order::GiveUp(shard) => self.give_up(shard),
                 Order::Beat => {}
                 Order::Drain => {
                     if let Err(error) = self.member.drain() {
@@ -185,6 +186,14 @@ impl Beats {
                 tracing::debug!(shard, %error, "the shard is released later");
                 self.unreleased.insert(shard);
             }
+        }
+    }
+
+    /// Gives a shard up that failed here, for another node to try.
+    fn give_up(&mut self, shard: u32) {
+        if let Err(error) = self.member.give_up(shard) {
+            tracing::debug!(shard, %error, "the shard is released later");
+            self.unreleased.insert(shard);
         }
     }
 

@@ -16,7 +16,7 @@ use super::{NodeContext, Order, Shared};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::shard_dispatch::{Dialects, ShardDispatch};
-use crate::shards::{FirstEnded, OnEnded, Opening, Stores, is_of_shard_alone, open};
+use crate::shards::{OnEnded, Opening, Stores, is_of_shard_alone, open};
 
 /// Longest time for which the requests in progress at a shard delay its move.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(1);
@@ -56,7 +56,6 @@ pub(super) struct Serving {
     name: NodeName,
     shared: Arc<Shared>,
     orders: Sender<Order>,
-    ended: FirstEnded,
     slots: BTreeMap<u32, Slot>,
     /// For each of them the number of times that it had been taken when it was opened. If the node has lost it and taken
     /// it again since, which a node that stood still does not see otherwise, what it has is out of date.
@@ -82,7 +81,6 @@ impl Serving {
             stores: context.stores.clone(),
             config: context.config.clone(),
             wiring: context.wiring,
-            ended: context.ended,
             name,
             shared,
             orders,
@@ -132,20 +130,28 @@ impl Serving {
                 drop(self.orders.send(Order::Beat));
             }
             Event::Opened(shard, Err(error)) => {
-                tracing::error!(shard = %shard.id, %error, "the shard cannot be opened; it is tried again");
-                self.drop_slot(shard.number);
+                tracing::error!(shard = %shard.id, %error, "the shard cannot be opened here; another node tries, or this one again later");
+                self.give_up(shard.number);
             }
             Event::Ended(number, cause) => {
                 if let Some(Slot::Open(handle) | Slot::Claimed(handle, _)) = self.slots.get(&number)
                 {
                     let id = handle.id().clone();
-                    tracing::warn!(shard = %id, %cause, "the shard has ended; the other shards are served on");
+                    if has_failed(&cause) {
+                        tracing::error!(shard = %id, %cause, "the shard has failed here; another node tries, and the other shards are served on");
+                    } else {
+                        tracing::warn!(shard = %id, %cause, "the shard has ended; the other shards are served on");
+                    }
                     self.shared.counters.lost.fetch_add(1, Ordering::Relaxed);
                     if let Some(served) = self.withdraw(&id) {
                         // The streams of workers would go on, and get no jobs.
                         tokio::spawn(async move { served.in_flight.leave(Duration::ZERO).await });
                     }
-                    self.drop_slot(number);
+                    if has_failed(&cause) {
+                        self.give_up(number);
+                    } else {
+                        self.drop_slot(number);
+                    }
                 }
             }
             Event::Closed(number, since) => {
@@ -175,7 +181,7 @@ impl Serving {
     /// does not know of that before its next commit. If both served, reads there would miss what was acknowledged here.
     fn opened(&mut self, shard: &SeenShard, handle: Handle) {
         if matches!(handle.health(), Health::Stopped { .. }) {
-            return self.drop_slot(shard.number);
+            return self.give_up(shard.number);
         }
         tracing::info!(shard = %shard.id, "this node owns the shard");
         self.wiring.router.add(&handle);
@@ -191,6 +197,16 @@ impl Serving {
         self.shared.forget(number);
         self.shared.refuse(number, self.name.lease);
         self.release(number);
+    }
+
+    /// Forgets a shard that failed here, and lets another node try. A shard that fails everywhere goes from node to node,
+    /// more and more slowly.
+    fn give_up(&mut self, number: u32) {
+        self.slots.remove(&number);
+        self.shared.forget(number);
+        self.shared.refuse_failed(number, self.name.lease);
+        // Without the thread nobody beats, and others find out.
+        drop(self.orders.send(Order::GiveUp(number)));
     }
 
     /// Lets no further request get to a shard here. Returns what served it.
@@ -272,20 +288,13 @@ impl Serving {
         });
     }
 
-    /// A shard that another process took over, or that has lost commits, ends alone; any other end of a shard is that of the process.
+    /// Hears of a shard that ends by itself. It ends alone: the node serves its other shards on.
     fn on_ended(&self, number: u32) -> OnEnded {
-        let (events, ended) = (self.events_out.clone(), self.ended.clone());
-        Arc::new(move |shard, cause| match cause {
-            StopCause::Requested => {}
-            cause if is_of_shard_alone(cause) => {
+        let events = self.events_out.clone();
+        Arc::new(move |_, cause| {
+            if *cause != StopCause::Requested {
+                // Nobody listens after the beats have ended.
                 drop(events.send(Event::Ended(number, cause.clone())));
-            }
-            _ => {
-                ended.send_if_modified(|first| {
-                    let is_first = first.is_none();
-                    first.get_or_insert_with(|| (shard.clone(), cause.clone()));
-                    is_first
-                });
             }
         })
     }
@@ -385,4 +394,9 @@ impl Serving {
         drop(held);
         self.shared.owners.change(|now| *now = state);
     }
+}
+
+/// Whether the end of a shard is a failure here: its store is damaged or cannot be read, or the engine has failed.
+fn has_failed(cause: &StopCause) -> bool {
+    !is_of_shard_alone(cause)
 }

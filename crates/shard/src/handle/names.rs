@@ -74,7 +74,7 @@ impl Handle {
     ) -> Result<Vec<Vec<u8>>, CallError> {
         let named = match of {
             NamesOf::Kind => {
-                return Ok(self.series(|table| table.kind_names(namespace, prefix, limit)));
+                return self.series(|table| table.kind_names(namespace, prefix, limit));
             }
             NamesOf::Graph => {
                 let query = ValueQuery {

@@ -14,10 +14,11 @@ use super::Handle;
 const SILENT_LEASES: u32 = 3;
 
 impl Handle {
-    /// Adds to a queue of a list how fast it fills and empties.
+    /// Adds to a queue of a list how fast it fills and empties, unless this process may not own the shard any more.
     pub fn observe_queue(&self, namespace: &Namespace, view: QueueView) -> ObservedQueue {
         let now = self.wall_time();
         let rate = self.series(|table| table.rate(namespace, &view.queue, now));
+        let rate = rate.ok().flatten();
         // Rates are far below the numbers that a fraction cannot hold exactly.
         let per_minute = |tenths: u64| f64::from(u32::try_from(tenths).unwrap_or(u32::MAX)) / 10.0;
         let pace = rate.map(|rate| QueuePace {

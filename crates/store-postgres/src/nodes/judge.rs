@@ -108,7 +108,7 @@ impl Judgement {
 }
 
 /// Watches the beats of all nodes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Watches {
     /// Name of this node, which lives.
     own: String,
@@ -157,6 +157,16 @@ impl Watches {
                 self.dead.push(node.name.clone());
             }
         }
+    }
+
+    /// Returns the node that gets a shard which this one cannot serve: the next live one by name, so that one node after
+    /// another tries. `None` if there is no other.
+    pub(super) fn next_node<'a>(&self, nodes: &'a [NodeRow]) -> Option<&'a str> {
+        let others = nodes.iter().filter(|node| {
+            node.name != self.own && !node.is_draining && !self.silent.contains(&node.name)
+        });
+        let names = others.map(|node| node.name.as_str());
+        names.min_by_key(|name| (*name < self.own.as_str(), *name))
     }
 
     /// Returns what the nodes are, and which places change.
@@ -313,6 +323,25 @@ mod tests {
         }
         watches.look(&[node("b", 0)], SECOND * 110, SECOND * 110);
         assert_eq!(watches.dead, ["b"]);
+    }
+
+    #[test]
+    fn a_shard_that_cannot_be_served_goes_from_node_to_node() {
+        let next = |own: &str, nodes: &[NodeRow]| {
+            let next = Watches::new(own).next_node(nodes).map(str::to_owned);
+            next.unwrap_or_default()
+        };
+        let mut nodes = vec![node("a", 1), node("b", 1), node("c", 1)];
+        assert_eq!(next("a", &nodes), "b");
+        assert_eq!(next("b", &nodes), "c");
+        assert_eq!(next("c", &nodes), "a");
+        nodes[1].is_draining = true;
+        assert_eq!(next("a", &nodes), "c");
+        assert_eq!(next("a", &nodes[..2]), "");
+        let mut watches = Watches::new("a");
+        watch(&mut watches, 0..5);
+        let nodes = [node("a", 4), node("b", 0), node("c", 4)];
+        assert_eq!(watches.next_node(&nodes), Some("c"), "b is silent");
     }
 
     #[test]

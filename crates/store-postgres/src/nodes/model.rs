@@ -294,8 +294,14 @@ impl Cluster {
                 }
                 Answer::Done
             }
-            Statement::Release(shard) => {
+            Statement::Release(shard, next) => {
                 let place = tables.places.get_mut(shard).expect("a shard");
+                if next.is_some() && place.holder == Some((node, process)) {
+                    tables.version += 1;
+                    if place.node == Some(node) {
+                        place.node = *next;
+                    }
+                }
                 place.holder = place.holder.filter(|holder| *holder != (node, process));
                 Answer::Done
             }
@@ -329,7 +335,7 @@ impl Cluster {
             Event::Closed(shard) => {
                 let this = &mut self.nodes[node];
                 this.slots.remove(&shard);
-                this.orders.push(shard);
+                this.orders.push((shard, false));
                 self.wake(node);
                 // The next beat shows it released; then the other node is told, and has this time.
                 if let Some(placed) = self.tables.places[&shard].node {

@@ -224,6 +224,28 @@ pub(super) async fn release(wire: &Wire, incarnation: &str, shard: u32) -> Resul
     Ok(())
 }
 
+/// Releases a shard that this process cannot serve, and places it on another node.
+pub(super) async fn give_up(
+    wire: &Wire,
+    name: &NodeName,
+    shard: u32,
+    next: &str,
+) -> Result<(), Fault> {
+    let sql = "WITH turn AS (UPDATE ganger.plan SET version = version + 1
+            WHERE EXISTS (SELECT 1 FROM ganger.place WHERE shard = $1 AND incarnation = $2) RETURNING version)
+         UPDATE ganger.place SET holder = '', incarnation = '', node = CASE WHEN node = $3 THEN $4 ELSE node END
+         FROM turn WHERE shard = $1 AND incarnation = $2";
+    let shard = i32::try_from(shard).unwrap_or(i32::MAX);
+    let parameters: [Parameter<'_>; 4] = [
+        (&shard, Type::INT4),
+        (&name.incarnation, Type::TEXT),
+        (&name.node, Type::TEXT),
+        (&next, Type::TEXT),
+    ];
+    wire.execute_once(sql, &parameters).await?;
+    Ok(())
+}
+
 pub(super) async fn leave(wire: &Wire, incarnation: &str) -> Result<(), Fault> {
     let free = "UPDATE ganger.place SET holder = '', incarnation = '' WHERE incarnation = $1";
     let remove = "DELETE FROM ganger.node WHERE incarnation = $1";

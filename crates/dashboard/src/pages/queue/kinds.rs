@@ -74,7 +74,7 @@ pub(super) async fn read(
         }
     }
     let now = view.clock.now;
-    let ran = shard.series(|table| table.kinds(view.namespace(), Some(queue), time, now));
+    let ran = shard.series(|table| table.kinds(view.namespace(), Some(queue), time, now))?;
     for (kind, totals) in ran {
         if let Some(kind) = kind {
             kinds.rows.entry(kind).or_default().p95 = totals.latency.running.quantile(0.95);

@@ -48,7 +48,8 @@ pub(super) struct Node {
     pub(super) sent: Duration,
     pub(super) before: Duration,
     pub(super) table: Option<Table>,
-    pub(super) orders: Vec<u32>,
+    /// Shards that are to be released, and whether another node is to try.
+    pub(super) orders: Vec<(u32, bool)>,
     pub(super) unreleased: BTreeSet<u32>,
     pub(super) slots: BTreeMap<u32, Slot>,
     /// Numbers of times that each shard was taken, now and when it was opened.
@@ -131,10 +132,13 @@ impl Cluster {
     /// Does an order, or sleeps until the next beat.
     pub(super) fn obey(&mut self, node: usize) {
         let this = &mut self.nodes[node];
-        let unreleased = this.unreleased.pop_first();
-        if let Some(shard) = unreleased.or_else(|| this.orders.pop()) {
+        let unreleased = this.unreleased.pop_first().map(|shard| (shard, false));
+        if let Some((shard, is_given_up)) = unreleased.or_else(|| this.orders.pop()) {
             this.thread = Thread::Releasing(shard);
-            return self.send(node, Statement::Release(shard));
+            let nodes = this.table.as_ref().map_or(&[][..], |table| &table.nodes);
+            let next = this.watches.next_node(nodes).and_then(node_of);
+            let release = Statement::Release(shard, next.filter(|_| is_given_up));
+            return self.send(node, release);
         }
         this.thread = Thread::Idle;
         let every = u64::try_from(BEAT_EVERY.as_micros()).expect("short");
@@ -294,7 +298,7 @@ impl Cluster {
                     this.opened_at.insert(shard, times);
                     self.send(node, Statement::Claim(shard));
                 }
-                None if is_ours => this.orders.push(shard),
+                None if is_ours => this.orders.push((shard, false)),
                 Some(Slot::Claimed { .. } | Slot::Open { .. }) if !is_current => {
                     this.slots.insert(shard, Slot::Closing);
                     self.later(node, 1, Event::Closed(shard));
@@ -374,7 +378,7 @@ impl Cluster {
         let until = this.clock(self.now) + LEASE;
         this.refused.insert(shard, until);
         this.kept.remove(&shard);
-        this.orders.push(shard);
+        this.orders.push((shard, true));
         self.wake(node);
     }
 }

@@ -138,7 +138,8 @@ pub(super) enum Statement {
     Look,
     Store(i64, Box<Judgement>),
     Hold(u32, Option<usize>),
-    Release(u32),
+    /// Releases a shard, for another node if there is one.
+    Release(u32, Option<usize>),
     Claim(u32),
     /// With the epoch of its process.
     Commit(u32, u64),
