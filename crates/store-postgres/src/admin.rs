@@ -7,7 +7,7 @@ use tokio_postgres::types::Type;
 use crate::fault::Fault;
 use crate::header::Header;
 use crate::record::{self, Place};
-use crate::schema::{ADMIN, FORMAT, NODE, functions, roles, schema_of, shard};
+use crate::schema::{ADMIN, FORMAT, NODE, functions, roles, schema, schema_of, shard};
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -121,7 +121,7 @@ pub enum AdminError {
     },
     /// The role may not do it.
     #[error(
-        "{database} does not allow it: {reason}; use a role that may create roles and schemas in this database"
+        "{database} does not allow it: {reason}; use a superuser, or a role with CREATEROLE that owns the database"
     )]
     NotAllowed {
         /// Host and name of the database.
@@ -165,21 +165,19 @@ impl Admin {
     /// If the role of this connection may not do it.
     pub fn init(&mut self, password: Option<&str>) -> Result<(), AdminError> {
         let label = self.label.clone();
-        let done = self.session.run(async |wire| {
-            let rows = wire.query_once("SELECT current_database()", &[]).await?;
-            let name: String = rows
-                .first()
-                .map_or(Ok(String::new()), |row| row.try_get(0))?;
-            let (roles, functions) = (roles(&name), functions());
-            let password = password.map_or(String::new(), |password| {
-                format!("ALTER ROLE {NODE} PASSWORD {};", literal(password))
-            });
-            let sql = format!(
-                "BEGIN;\n{roles}\n{password}\nSET LOCAL ROLE {ADMIN};\n{functions}\nCOMMIT;"
-            );
-            wire.batch(&sql).await
+        let (roles, functions) = (roles(), functions());
+        let password = password.map_or(String::new(), |password| {
+            format!("ALTER ROLE {NODE} PASSWORD {};", literal(password))
         });
+        let sql =
+            format!("BEGIN;\n{roles}\n{password}\nSET LOCAL ROLE {ADMIN};\n{functions}\nCOMMIT;");
+        let done = self.session.run(async |wire| wire.batch(&sql).await);
         done.map_err(|fault| explain(&label, fault))
+    }
+
+    /// Returns the first warning of the database since the last call, in words for an operator.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.session.take_warning()
     }
 
     /// Names the cluster of this database, if it has no name.
@@ -198,13 +196,11 @@ impl Admin {
         filled.map_err(|error| explain(&self.label, Fault::Lost(error.to_string())))?;
         let (identity, format): (&[u8], _) = (&identity, i32::try_from(FORMAT).unwrap_or(i32::MAX));
         let found: String = self.ask(async |wire| {
-            wire.batch(&format!("BEGIN; SET LOCAL ROLE {ADMIN}")).await?;
             let insert = "INSERT INTO ganger.cluster (one, name, identity, format) VALUES (1, $1, $2, $3) ON CONFLICT DO NOTHING";
             let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
                 [(&name, Type::TEXT), (&identity, Type::BYTEA), (&format, Type::INT4)];
             wire.execute_once(insert, &parameters).await?;
             let rows = wire.query_once("SELECT name FROM ganger.cluster", &[]).await?;
-            wire.batch("COMMIT").await?;
             Ok(rows.first().map_or(Ok(String::new()), |row| row.try_get(0))?)
         })?;
         if found != name {
@@ -255,14 +251,22 @@ impl Admin {
         Ok(FORMAT)
     }
 
-    /// Runs statements that need the control tables.
+    /// Runs statements on the control tables in one transaction of the role that owns them: the role of this connection
+    /// may have rights of its own only.
     fn ask<V>(
         &mut self,
         work: impl AsyncFnOnce(&crate::session::Wire) -> Result<V, Fault>,
     ) -> Result<V, AdminError> {
         let label = self.label.clone();
         let done = self.session.run(async |wire| {
-            let done = work(wire).await;
+            let done = async {
+                wire.batch(&format!("BEGIN; SET LOCAL ROLE {ADMIN}"))
+                    .await?;
+                let done = work(wire).await?;
+                wire.batch("COMMIT").await?;
+                Ok(done)
+            };
+            let done = done.await;
             if done.is_err() {
                 wire.batch("ROLLBACK").await?;
             }
@@ -312,8 +316,12 @@ async fn make_shard(
     number: u32,
     shard_id: &ShardId,
 ) -> Result<(), Fault> {
+    let begin = format!(
+        "BEGIN;\n{}\nSET LOCAL ROLE {ADMIN};\n{}",
+        schema(number),
+        shard(number)
+    );
     let schema = schema_of(number);
-    let begin = format!("BEGIN; SET LOCAL ROLE {ADMIN};\n{}", shard(number));
     wire.batch(&begin).await?;
     let mut identity = [0_u8; 16];
     getrandom::fill(&mut identity).map_err(|error| Fault::Lost(error.to_string()))?;

@@ -20,31 +20,45 @@ pub(crate) fn schema_of(shard: u32) -> String {
     format!("ganger_s_{shard}")
 }
 
-/// Makes the roles, if they are missing, and gives the node its settings.
+/// Makes the roles, if they are missing, gives the node its settings, and makes the schema `ganger`.
 ///
 /// Isolation, time limits and durability are settings of the role: a pooler that gives each transaction another
 /// connection keeps none that a session makes.
-pub(crate) fn roles(database: &str) -> String {
+///
+/// A superuser may do all of this, and so may a role with CREATEROLE that may create schemas. PostgreSQL 16 makes
+/// the creator of a role a member that may not use SET ROLE; before, every member may, and `SET` is no privilege to ask for.
+pub(crate) fn roles() -> String {
     format!(
-        "DO $$ BEGIN
+        "DO $$ DECLARE
+    membership text := CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END;
+BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{ADMIN}') THEN CREATE ROLE {ADMIN} NOLOGIN; END IF;
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{NODE}') THEN CREATE ROLE {NODE} LOGIN; END IF;
-    IF NOT pg_has_role('{NODE}', 'pg_read_all_stats', 'MEMBER') THEN GRANT pg_read_all_stats TO {NODE}; END IF;
-    IF NOT pg_has_role(current_user, '{ADMIN}', 'MEMBER') THEN EXECUTE format('GRANT {ADMIN} TO %I', current_user); END IF;
+    IF NOT pg_has_role('{NODE}', 'pg_read_all_stats', 'MEMBER') THEN
+        BEGIN
+            GRANT pg_read_all_stats TO {NODE};
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE WARNING 'nodes cannot see whether a standby is synchronous, because % may not grant '
+                'pg_read_all_stats: let a role that may run `GRANT pg_read_all_stats TO {NODE}`', current_user;
+        END;
+    END IF;
+    IF NOT pg_has_role(current_user, '{ADMIN}', membership) THEN EXECUTE format('GRANT {ADMIN} TO %I', current_user); END IF;
+    -- Whoever does not own the database cannot pass its rights on, and makes the schemas with his own.
+    IF has_database_privilege(current_database(), 'CREATE WITH GRANT OPTION') THEN
+        EXECUTE format('GRANT CREATE, CONNECT ON DATABASE %I TO {ADMIN}', current_database());
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO {NODE}', current_database());
+    END IF;
+    IF to_regnamespace('ganger') IS NULL THEN CREATE SCHEMA ganger AUTHORIZATION {ADMIN}; END IF;
 END $$;
 ALTER ROLE {NODE} SET default_transaction_isolation = 'read committed';
 ALTER ROLE {NODE} SET synchronous_commit = 'on';
 ALTER ROLE {NODE} SET statement_timeout = 0;
 ALTER ROLE {NODE} SET lock_timeout = '5s';
-ALTER ROLE {NODE} SET idle_in_transaction_session_timeout = '10s';
-GRANT CREATE, CONNECT ON DATABASE {} TO {ADMIN};
-GRANT CONNECT ON DATABASE {} TO {NODE};",
-        quoted(database),
-        quoted(database)
+ALTER ROLE {NODE} SET idle_in_transaction_session_timeout = '10s';"
     )
 }
 
-/// Makes the schema `ganger` with the control tables and the functions by which a node adds and drops ranges of job
+/// Makes the control tables in the schema `ganger`, and the functions by which a node adds and drops ranges of job
 /// numbers. The functions run as their owner, see no names but their own, and verify what they are given.
 pub(crate) fn functions() -> String {
     let of_each = |template: &str| -> String {
@@ -71,7 +85,6 @@ pub(crate) fn functions() -> String {
 }
 
 const FUNCTIONS: &str = "
-CREATE SCHEMA IF NOT EXISTS ganger;
 GRANT USAGE ON SCHEMA ganger TO {node};
 
 CREATE OR REPLACE FUNCTION ganger.add_part(shard int, part int8, parent text) RETURNS void
@@ -121,14 +134,13 @@ REVOKE ALL ON FUNCTION ganger.drop_range(int, int8) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION ganger.drop_range(int, int8) TO {node};
 ";
 
-/// Makes the tables of a shard. `{s}` stands for its schema.
+/// Makes the tables of a shard in its schema, `{s}`.
 ///
 /// Rows of `body bytea` are records of the `store` crate with their checksum behind them, as in the embedded store.
 /// Claims alone write `fence`, a checkpoint alone writes `checkpoint`; log tables are inserted into and truncated.
 /// A commit locks the row `log` of `fence`, a checkpoint the row `rows`: two sharers of one row would need a
 /// multixact for every commit.
 const SHARD: &str = "
-CREATE SCHEMA {s};
 GRANT USAGE ON SCHEMA {s} TO {node};
 CREATE TABLE {s}.fence (what text PRIMARY KEY, epoch int8 NOT NULL, state text NOT NULL, owner text NOT NULL,
     identity bytea NOT NULL, format int NOT NULL) WITH (fillfactor = 10);
@@ -171,7 +183,12 @@ REVOKE INSERT, DELETE ON {s}.fence, {s}.checkpoint FROM {node};
 REVOKE INSERT, UPDATE, DELETE ON {s}.ranges FROM {node};
 ";
 
-/// Returns the statements that make the tables of a shard, without rows.
+/// Returns the statement that makes the schema of a shard, for a role that may create schemas.
+pub(crate) fn schema(number: u32) -> String {
+    format!("CREATE SCHEMA {} AUTHORIZATION {ADMIN};", schema_of(number))
+}
+
+/// Returns the statements that make the tables of a shard in its schema, without rows.
 pub(crate) fn shard(number: u32) -> String {
     let schema = schema_of(number);
     let smalls = SmallTable::ALL.map(|small| {
@@ -195,9 +212,4 @@ pub(crate) fn shard(number: u32) -> String {
         .collect();
     let sql = [SHARD, &smalls.concat(), &logs.concat(), RIGHTS].concat();
     sql.replace("{s}", &schema).replace("{node}", NODE)
-}
-
-/// Quotes a name for SQL.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }

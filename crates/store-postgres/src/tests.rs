@@ -1,9 +1,11 @@
-//! Tests of the store's inside against a real server: connections, the fence, the outcomes of statements, and the tables of the log.
+//! Tests of the store's inside against a real server: connections, operators, the fence, the outcomes of
+//! statements, and the tables of the log.
 
 mod connect;
 mod fence;
 mod log_tables;
 mod nodes;
+mod operators;
 mod outcomes;
 mod readers;
 mod rewind;

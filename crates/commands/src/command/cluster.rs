@@ -187,6 +187,7 @@ fn init(args: &InitArgs) -> Outcome {
     };
     let mut admin = args.store.admin()?;
     admin.init(password.as_deref()).map_err(failure)?;
+    admin.take_warning().into_iter().for_each(remark);
     admin.make_cluster(&args.cluster).map_err(failure)?;
     let there = admin.shards().map_err(failure)?;
     for number in 1..=args.shards {
@@ -212,6 +213,7 @@ fn make_shard(admin: &mut Admin, number: u32) -> Result<(), Failure> {
 fn migrate(args: &StoreArgs) -> Outcome {
     let mut admin = args.admin()?;
     let format = admin.migrate().map_err(failure)?;
+    admin.take_warning().into_iter().for_each(remark);
     remark(format!("the cluster has format {format}"));
     Ok(Exit::Done)
 }
