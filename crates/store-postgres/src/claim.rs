@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::fence::{Claimant, REWOUND};
 use crate::header::Header;
 use crate::log::Log;
+use crate::shared::Shared;
 
 /// A shard that was taken over.
 pub(crate) struct Claim {
@@ -33,13 +34,15 @@ pub(crate) struct Claim {
 /// # Errors
 /// If it has another owner than the claimant was, or cannot be used.
 pub(crate) fn claim<B: Backend>(
-    backend: &B,
+    store: &Shared<B>,
     shard: &ShardId,
     claimant: Claimant<'_>,
 ) -> Result<Claim, Fault> {
+    let backend = store.backend();
     let mut tables = backend.claiming()?;
     let durability = tables.durability();
     let attempt = Attempt {
+        store,
         label: backend.label(),
         shard,
         claimant,
@@ -77,13 +80,15 @@ struct Taken {
     away: Duration,
 }
 
-struct Attempt<'a> {
+struct Attempt<'a, B: Backend> {
+    /// Counts waits that were cancelled.
+    store: &'a Shared<B>,
     label: &'a str,
     shard: &'a ShardId,
     claimant: Claimant<'a>,
 }
 
-impl Attempt<'_> {
+impl<B: Backend> Attempt<'_, B> {
     /// Takes the shard over in one transaction. A warning during its commit means that the commit is not confirmed.
     fn run<T: ClaimTables>(&self, tables: &mut T, wait: LockWait) -> Result<Taken, Fault> {
         tables.take_warning();
@@ -95,7 +100,11 @@ impl Attempt<'_> {
         let taken = taken?;
         match tables.take_warning() {
             None => taken.map_err(Fault::Store),
-            Some(warning) => Err(Fault::Lost(warning)),
+            // It is visible, and nobody has a copy: it may take with it what the claim saw.
+            Some(warning) => {
+                self.store.wait_cancelled();
+                Err(Fault::Lost(warning))
+            }
         }
     }
 

@@ -28,7 +28,7 @@ use crate::record::in_rows;
 use crate::schema::RANGE_BITS;
 use crate::session::{Parameter, Ready, Session, Wire};
 
-/// Time for a transaction that writes rows.
+/// Time for the statements of a transaction that writes rows, and for the end of one that waits for no standby.
 const TRANSACTION_MAX: Duration = Duration::from_secs(120);
 /// Statements in one flight.
 const FLIGHT: usize = 16;
@@ -97,9 +97,15 @@ impl PostgresRows {
         let header = session.run_for(TRANSACTION_MAX, async |wire| {
             transaction.run(wire, merged, places, header).await
         })?;
-        // Rows that follow the log are committed without waiting for a standby.
-        if matches!(kind, RowWrite::AtOnce { .. }) {
-            session.has_committed();
+        let commit = async |wire: &Wire| wire.batch("COMMIT").await;
+        match kind {
+            // Rows that follow the log are committed without waiting for a standby.
+            RowWrite::Behind { .. } => session.run_for(TRANSACTION_MAX, commit)?,
+            // However long its statements took, this commit waits for a standby like any other.
+            RowWrite::AtOnce { .. } => {
+                session.run(commit)?;
+                session.has_committed();
+            }
         }
         Ok(header)
     }
@@ -221,6 +227,7 @@ struct Transaction<'a> {
 }
 
 impl Transaction<'_> {
+    /// Writes everything, and leaves the transaction open.
     async fn run(
         &self,
         wire: &Wire,
@@ -392,7 +399,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Says up to which commit the rows go, and commits.
+    /// Says up to which commit the rows go.
     async fn end(&self, wire: &Wire, header: &Header) -> Result<(), Fault> {
         let slot = match self.kind {
             RowWrite::Behind { slot } => slot,
@@ -424,7 +431,7 @@ impl Transaction<'_> {
             let reason = "the rows were written by an earlier attempt".to_owned();
             return Err(Fault::Lost(reason));
         }
-        wire.batch("COMMIT").await
+        Ok(())
     }
 }
 

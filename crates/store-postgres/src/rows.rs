@@ -52,7 +52,8 @@ impl<B: Backend> Rows<B> {
                 if first == commits.len() {
                     return Ok(());
                 }
-                self.write(&commits[first..], RowWrite::Behind { slot })
+                self.write(&commits[first..], RowWrite::Behind { slot })?;
+                Ok(())
             });
             match done {
                 Err(Fault::Lost(reason)) if attempt < ATTEMPTS => {
@@ -68,13 +69,14 @@ impl<B: Backend> Rows<B> {
     }
 
     /// Writes the rows of a commit that is not in the log, with an empty record of it. All commits before it must
-    /// have their rows written.
+    /// have their rows written. Returns the warning of the server if the wait for a standby was cancelled: then the
+    /// commit is visible, nobody has a copy, and the connection is closed.
     pub(crate) fn write_at_once(
         &mut self,
         backend: &B,
         commit: &Arc<Commit>,
         write: RowWrite,
-    ) -> Result<(), Fault> {
+    ) -> Result<Option<String>, Fault> {
         self.tables(backend)?;
         self.write(std::slice::from_ref(commit), write)
     }
@@ -135,8 +137,9 @@ impl<B: Backend> Rows<B> {
         Ok(())
     }
 
-    /// Writes commits in one transaction. After a fault the connection is closed.
-    fn write(&mut self, commits: &[Arc<Commit>], write: RowWrite) -> Result<(), Fault> {
+    /// Writes commits in one transaction. After a fault the connection is closed, and after a warning in a commit that
+    /// waits for a standby, which is returned.
+    fn write(&mut self, commits: &[Arc<Commit>], write: RowWrite) -> Result<Option<String>, Fault> {
         if self.compared != Some(self.server) {
             let reason =
                 "another server has taken the place of the database; its log is compared first";
@@ -145,18 +148,21 @@ impl<B: Backend> Rows<B> {
         let tables = self.tables.as_mut().expect("the caller has connected");
         tables.take_warning();
         let written = tables.write(commits, write, &self.header);
-        let written = written.and_then(|header| match (write, tables.take_warning()) {
-            // The wait for a standby was cancelled: the commit is visible, and nobody has a copy.
-            (RowWrite::AtOnce { .. }, Some(warning)) => Err(Fault::Lost(warning)),
-            _ => Ok(header),
-        });
-        match written {
-            Ok(header) => {
+        let warning = match write {
+            RowWrite::AtOnce { .. } => tables.take_warning(),
+            RowWrite::Behind { .. } => None,
+        };
+        match (written, warning) {
+            (Ok(header), None) => {
                 self.header = header;
-                Ok(())
+                Ok(None)
             }
-            Err(fault) => {
-                // What is known of the tables may be wrong now; the next connection reads it again.
+            // What is known of the tables may be wrong now; the next connection reads it again.
+            (Ok(_), Some(warning)) => {
+                self.tables = None;
+                Ok(Some(warning))
+            }
+            (Err(fault), _) => {
                 self.tables = None;
                 Err(fault)
             }

@@ -36,7 +36,7 @@ pub struct Shared<B: Backend = Postgres> {
     seen_on: AtomicU64,
     /// How often a log table was in use when it should be emptied.
     times_busy: AtomicU64,
-    /// Commits whose wait for a standby was cancelled.
+    /// Commits, those of claims included, whose wait for a standby was cancelled.
     waits_cancelled: AtomicU64,
 }
 

@@ -150,7 +150,7 @@ impl<B: Backend> ShardStore<B> {
             back,
             mark: self.known.now(),
         };
-        let claim = claim::claim(backend, &self.shard, claimant)?;
+        let claim = claim::claim(&self.shared, &self.shard, claimant)?;
         let epoch = Epoch(claim.log.epoch);
         tracing::info!(
             store = backend.label(),
@@ -317,7 +317,10 @@ impl<B: Backend> ShardStore<B> {
         let place = log.place(commit.sequence);
         let write = RowWrite::AtOnce { target, place };
         let written = rows.write_at_once(&self.shared.backend, commit, write);
-        written.map_err(|fault| fault.into_commit_error(ours))?;
+        if let Some(warning) = written.map_err(|fault| fault.into_commit_error(ours))? {
+            self.shared.wait_cancelled();
+            return Err(CommitError::Unknown(warning));
+        }
         if let Some(log) = &mut *self.shared.log() {
             log.appended(target, 0);
         }

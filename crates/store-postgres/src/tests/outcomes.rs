@@ -10,6 +10,7 @@ use ganger_types::{JobKey, ShardId};
 use super::support::{Ground, admin_settings, commit, store};
 use crate::admin::{Admin, AdminError};
 use crate::durability::DurabilityMode;
+use crate::limits::Limits;
 use crate::session::Session;
 use crate::standby_wait::StandbyWait;
 
@@ -37,12 +38,30 @@ fn cancel_wait(ground: &Ground) {
 
 #[test]
 fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
-    let Some(mut ground) = Ground::start("a_commit_whose_wait_was_cancelled") else {
+    cancel_a_commit("a_commit_whose_wait_was_cancelled", Limits::default());
+}
+
+#[test]
+fn a_large_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
+    cancel_a_commit("a_large_commit_whose_wait_was_cancelled", at_once());
+}
+
+/// Limits with which every commit is written into the rows at once.
+fn at_once() -> Limits {
+    Limits {
+        record_changes: 0,
+        ..Limits::default()
+    }
+}
+
+fn cancel_a_commit(test: &str, limits: Limits) {
+    let Some(mut ground) = Ground::start(test) else {
         return;
     };
     let number = ground.add_shard();
     let mut settings = ground.settings();
     settings.outage_max = Duration::ZERO;
+    settings.limits = limits;
     let mut store = store(settings, number);
     let epoch = store.open().expect("it opens").epoch;
     store
@@ -65,6 +84,7 @@ fn a_commit_whose_wait_was_cancelled_is_an_unknown_outcome_and_is_taken_back() {
         matches!(claimed, Err(StoreError::Unreachable { .. })),
         "{claimed:?}"
     );
+    assert_eq!(store.log_state().waits_cancelled, 2);
     let refused = store.commit(&commit(epoch, 2));
     assert!(
         matches!(refused, Err(CommitError::Unknown(_))),
@@ -113,12 +133,23 @@ fn a_statement_timeout_does_not_reach_a_commit_that_waits() {
 
 #[test]
 fn an_answer_that_takes_too_long_is_an_unknown_outcome() {
-    let Some(mut ground) = Ground::start("an_answer_that_takes_too_long") else {
+    wait_in_vain("an_answer_that_takes_too_long", Limits::default());
+}
+
+/// Its statements may take long, but its end is waited for no longer than that of others.
+#[test]
+fn the_end_of_a_large_commit_that_takes_too_long_is_an_unknown_outcome() {
+    wait_in_vain("the_end_of_a_large_commit_that_takes_too_long", at_once());
+}
+
+fn wait_in_vain(test: &str, limits: Limits) {
+    let Some(mut ground) = Ground::start(test) else {
         return;
     };
     let number = ground.add_shard();
     let mut settings = ground.settings();
     settings.patience = Duration::from_millis(300);
+    settings.limits = limits;
     let mut store = store(settings, number);
     let epoch = store.open().expect("it opens").epoch;
     store
