@@ -1,7 +1,9 @@
 //! Tests of the store's inside against a real server: connections, operators, the fence, the outcomes of
-//! statements, and the tables of the log.
+//! statements, full disks, and the tables of the log.
 
+mod answers;
 mod connect;
+mod disk_full;
 mod fence;
 mod log_tables;
 mod nodes;
