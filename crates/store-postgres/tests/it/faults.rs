@@ -2,10 +2,10 @@
 //! store back and tries again sees what it would have seen without.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ganger_store::graph::GraphEntry;
-use ganger_store::suite::{StoreFixture, cases};
+use ganger_store::suite::{SharedStoreFixture, StoreFixture, cases, shared_cases};
 use ganger_store::{
     CommitError, Count, EndedPage, IndexedValue, Loaded, LogChunk, Opened, Page, Reader, Store,
     StoreError, StoredJob, ValuePage, ValueQuery,
@@ -24,6 +24,8 @@ use crate::support::{Ground, commit, store};
 
 /// Attempts of an operation, each of which may meet a cut.
 const ATTEMPTS: u32 = 40;
+/// How often the cases with two writers run.
+const SHARED_ROUNDS: u32 = 6;
 
 /// Cuts the 7th statement after the last cut, and then the 29th: the longest transactions need more than 7.
 fn plan(first: usize) -> impl Fn(u64) -> Option<Cut> + Send + Sync {
@@ -54,20 +56,90 @@ fn again<T>(mut run: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreEr
     }
 }
 
-/// A store that is taken back after every unknown outcome. It counts its openings as a store without faults would.
+/// The epochs of a shard, as the suite sees them and as they are: a claim whose answer was lost raises the epoch as well.
+#[derive(Default)]
+struct Epochs {
+    /// The last real epoch of each one that the suite sees, from 1 on.
+    last: Vec<u64>,
+}
+
+impl Epochs {
+    /// Notes a real epoch as the next one that the suite sees.
+    fn add(&mut self, real: Epoch) -> Epoch {
+        self.last.push(real.0);
+        Epoch(u64::try_from(self.last.len()).expect("small"))
+    }
+
+    fn real(&self, shown: Epoch) -> Epoch {
+        Epoch(self.last[Self::index(shown)])
+    }
+
+    /// Notes that an epoch that the suite sees goes on as this real one.
+    fn go_on(&mut self, shown: Epoch, real: Epoch) {
+        assert_eq!(
+            Self::index(shown) + 1,
+            self.last.len(),
+            "it is the last one"
+        );
+        self.last[Self::index(shown)] = real.0;
+    }
+
+    fn shown(&self, real: Epoch) -> Epoch {
+        let before = self.last.partition_point(|last| *last < real.0);
+        assert!(before < self.last.len(), "{real:?} is nobody's");
+        Epoch(u64::try_from(before + 1).expect("small"))
+    }
+
+    fn index(shown: Epoch) -> usize {
+        usize::try_from(shown.0 - 1).expect("small")
+    }
+}
+
+/// A store that is taken back after every unknown outcome, unless somebody else has taken it. It counts its openings as
+/// a store without faults would.
 struct Persistent {
     inner: PostgresStore,
-    /// Epochs as the suite sees them, of this and all other stores of the shard.
-    epochs: Arc<Mutex<u64>>,
-    /// Epoch as the suite sees it, and the one of the shard.
-    shown: Epoch,
-    epoch: Epoch,
+    /// Of this store and all others of the shard.
+    epochs: Arc<Mutex<Epochs>>,
 }
 
 impl Persistent {
-    /// Opens the store until it succeeds.
-    fn reopen(&mut self) -> Result<Opened, StoreError> {
-        again(|| self.inner.open())
+    fn over(inner: PostgresStore, epochs: &Arc<Mutex<Epochs>>) -> Self {
+        Self {
+            inner,
+            epochs: Arc::clone(epochs),
+        }
+    }
+
+    fn epochs(&self) -> MutexGuard<'_, Epochs> {
+        self.epochs.lock().expect("nobody panics")
+    }
+
+    fn real(&self, shown: Epoch) -> Epoch {
+        self.epochs().real(shown)
+    }
+
+    /// Takes the store until the outcome is known.
+    fn take(
+        &mut self,
+        take: impl Fn(&mut PostgresStore) -> Result<Opened, StoreError>,
+    ) -> Result<Opened, StoreError> {
+        let taken = again(|| take(&mut self.inner));
+        let epochs = self.epochs();
+        taken.map_err(|error| match error {
+            StoreError::Fenced { path, ours, theirs } => StoreError::Fenced {
+                path,
+                ours: epochs.shown(ours),
+                theirs: epochs.shown(theirs),
+            },
+            other => other,
+        })
+    }
+
+    /// Notes an opening that the suite sees.
+    fn show(&self, opened: Opened) -> Opened {
+        let epoch = self.epochs().add(opened.epoch);
+        Opened { epoch, ..opened }
     }
 }
 
@@ -75,14 +147,14 @@ impl Store for Persistent {
     type Reader = PersistentReader;
 
     fn open(&mut self) -> Result<Opened, StoreError> {
-        let opened = self.reopen()?;
-        let mut epochs = self.epochs.lock().expect("nobody panics");
-        *epochs += 1;
-        (self.shown, self.epoch) = (Epoch(*epochs), opened.epoch);
-        Ok(Opened {
-            epoch: self.shown,
-            ..opened
-        })
+        let opened = self.take(Store::open)?;
+        Ok(self.show(opened))
+    }
+
+    fn take_back(&mut self, ours: Epoch) -> Result<Opened, StoreError> {
+        let ours = self.real(ours);
+        let opened = self.take(|store| store.take_back(ours))?;
+        Ok(self.show(opened))
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {
@@ -96,21 +168,22 @@ impl Store for Persistent {
     }
 
     fn commit(&mut self, commit: &Arc<Commit>) -> Result<(), CommitError> {
-        if commit.epoch != self.shown {
-            return Err(CommitError::Fenced {
-                ours: commit.epoch,
-                theirs: self.shown,
-            });
-        }
         loop {
+            let ours = self.real(commit.epoch);
             let real = Arc::new(Commit {
-                epoch: self.epoch,
+                epoch: ours,
                 ..(**commit).clone()
             });
             match self.inner.commit(&real) {
                 Err(CommitError::Unknown(_)) => {
-                    let opened = self.reopen().expect("it is ours");
-                    self.epoch = opened.epoch;
+                    let opened = match self.take(|store| store.take_back(ours)) {
+                        Ok(opened) => opened,
+                        Err(StoreError::Fenced { ours, theirs, .. }) => {
+                            return Err(CommitError::Fenced { ours, theirs });
+                        }
+                        Err(error) => panic!("{error}"),
+                    };
+                    self.epochs().go_on(commit.epoch, opened.epoch);
                     if opened.sequence == commit.sequence {
                         return Ok(());
                     }
@@ -123,6 +196,12 @@ impl Store for Persistent {
                 // Nothing was sent.
                 Err(CommitError::NotApplied { reason, .. })
                     if !reason.contains("does not follow") => {}
+                Err(CommitError::Fenced { theirs, .. }) => {
+                    return Err(CommitError::Fenced {
+                        ours: commit.epoch,
+                        theirs: self.epochs().shown(theirs),
+                    });
+                }
                 done => return done,
             }
         }
@@ -234,25 +313,31 @@ impl Reader for PersistentReader {
     }
 }
 
-struct Faulty(Fixture);
+struct Faulty {
+    fixture: Fixture,
+    /// By way of the proxy.
+    settings: Settings,
+}
 
 impl StoreFixture for Faulty {
     type Store = Persistent;
 
     fn fresh(&mut self) -> Persistent {
-        Persistent {
-            inner: self.0.fresh(),
-            epochs: Arc::default(),
-            shown: Epoch(0),
-            epoch: Epoch(0),
-        }
+        Persistent::over(self.fixture.fresh(), &Arc::default())
     }
 
     fn again(&mut self, store: Persistent) -> Persistent {
         Persistent {
-            inner: self.0.again(store.inner),
+            inner: self.fixture.again(store.inner),
             ..store
         }
+    }
+}
+
+impl SharedStoreFixture for Faulty {
+    fn another(&mut self, store: &Persistent) -> Persistent {
+        let another = self.fixture.another_with(self.settings.clone());
+        Persistent::over(another, &store.epochs)
     }
 }
 
@@ -262,12 +347,25 @@ fn run_with_cuts(test: &str, first: usize) {
     };
     let proxy = Proxy::start(ground.instance.port(), plan(first));
     let settings = Settings::from_url(&Ground::url(proxy.port())).expect("it is whole");
-    let mut faulty = Faulty(Fixture::new(ground, settings));
+    let mut faulty = Faulty {
+        fixture: Fixture::new(ground, settings.clone()),
+        settings,
+    };
     for case in cases::<Faulty>() {
         eprintln!("{}", case.name);
         (case.run)(&mut faulty);
     }
     assert!(proxy.cuts() > 50, "{} cuts", proxy.cuts());
+    // They need few statements: each round meets the cuts elsewhere.
+    let before = proxy.cuts();
+    for round in 0..SHARED_ROUNDS {
+        for case in shared_cases::<Faulty>() {
+            eprintln!("{}, round {round}", case.name);
+            (case.run)(&mut faulty);
+        }
+    }
+    let cuts = proxy.cuts() - before;
+    assert!(cuts > 50, "{cuts} cuts");
 }
 
 #[test]
@@ -304,7 +402,8 @@ fn an_unknown_outcome_is_settled_by_taking_the_store_back() {
             Ok(()) => sequence += 1,
             Err(CommitError::NotApplied { .. }) => {}
             Err(CommitError::Unknown(_)) => {
-                opened = again(|| store.open()).expect("it is ours");
+                let ours = opened.epoch;
+                opened = again(|| store.take_back(ours)).expect("it is ours");
                 let is_there = opened.sequence == sequence;
                 assert!(is_there || opened.sequence + 1 == sequence);
                 outcomes.insert(sequence, is_there);

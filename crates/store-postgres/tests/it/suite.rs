@@ -27,6 +27,11 @@ impl Fixture {
         }
     }
 
+    /// Another writer of the shard that was added last, as in another process, whose connections are its own.
+    pub(crate) fn another_with(&self, settings: Settings) -> PostgresStore {
+        crate::support::store(settings, self.number)
+    }
+
     fn store(&self) -> PostgresStore {
         PostgresStore::new(&self.database, self.number, &ShardId::default(), "test")
     }
@@ -48,9 +53,7 @@ impl StoreFixture for Fixture {
 
 impl SharedStoreFixture for Fixture {
     fn another(&mut self, _: &PostgresStore) -> PostgresStore {
-        // As in another process, whose connections are its own.
-        let settings = self.ground.settings();
-        crate::support::store(settings, self.number)
+        self.another_with(self.ground.settings())
     }
 }
 
