@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::database::{Database, QUERY_MAX};
 use crate::fault::Fault;
-use crate::fence::OPEN;
+use crate::fence::{OPEN, REWOUND};
 use crate::schema::{FORMAT, NODE};
 
 /// Makes the control tables. `{node}` stands for the role of the nodes.
@@ -136,6 +136,18 @@ impl Directory {
     /// If the database cannot be reached, or a shard of the directory is missing.
     pub fn status(&self, database: &Arc<Database>) -> Result<Vec<ShardStatus>, StoreError> {
         statuses(database, &self.shards)
+    }
+
+    /// Returns the shards that are closed because they have lost commits, each with the sequence of its last commit.
+    ///
+    /// # Errors
+    /// As [`Directory::status`].
+    pub fn rewound(&self, database: &Arc<Database>) -> Result<Vec<(ShardEntry, u64)>, StoreError> {
+        let rewound = self.status(database)?.into_iter().filter_map(|status| {
+            let entry = self.shards.iter().find(|it| it.number == status.number)?;
+            (status.state == REWOUND).then(|| (entry.clone(), status.last))
+        });
+        Ok(rewound.collect())
     }
 }
 

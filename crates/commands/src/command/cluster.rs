@@ -1,7 +1,6 @@
 //! `ganger cluster`: prepares a PostgreSQL for shards, and shows what is in it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use ganger_store_embedded::{Export, Import};
@@ -38,8 +37,8 @@ pub(crate) enum ClusterCommand {
     Export(ExportArgs),
     /// Make a node hand its shards over to the other nodes; it gets none until it starts again.
     Drain(DrainArgs),
-    /// Open a shard again that was closed because it has lost commits, for example after its database was restored from
-    /// a backup. What the lost commits did is gone, and work of that time may run twice.
+    /// Open shards again that were closed because they have lost commits, for example after their database was restored
+    /// from a backup. What the lost commits did is gone, and work of that time may run twice.
     AcceptRewind(AcceptRewindArgs),
     /// Show the shards of a cluster, who owns them, and what an acknowledged job survives.
     Status(StoreArgs),
@@ -91,13 +90,68 @@ pub(crate) struct AcceptRewindArgs {
     #[command(flatten)]
     store: StoreArgs,
 
-    /// Id of the shard.
-    #[arg(value_parser = read_shard)]
-    shard: ShardId,
+    /// Shards to open, each with the number of its last commit, as `ganger cluster status` shows it: the state to
+    /// continue with. For example 1=123456 2=98765.
+    #[arg(
+        value_name = "SHARD=COMMITS",
+        value_parser = read_accepted,
+        required_unless_present = "all",
+        conflicts_with = "all"
+    )]
+    shards: Vec<Accepted>,
 
-    /// Number of its last commit, as `ganger cluster status` shows it: the state to continue with.
-    #[arg(long, value_name = "COMMITS")]
-    at: u64,
+    /// Number of the last commit, for one shard that is named without it.
+    #[arg(long, value_name = "COMMITS", conflicts_with = "all")]
+    at: Option<u64>,
+
+    /// Open every shard that was closed because it has lost commits, with the state that the database has now.
+    #[arg(long)]
+    all: bool,
+}
+
+/// A shard whose state is accepted.
+#[derive(Clone, Debug)]
+struct Accepted {
+    shard: ShardId,
+    /// Number of its last commit; `None` if another argument has it.
+    at: Option<u64>,
+}
+
+/// Reads `SHARD` or `SHARD=COMMITS`.
+fn read_accepted(text: &str) -> Result<Accepted, String> {
+    let Some((shard, at)) = text.split_once('=') else {
+        let shard = read_shard(text)?;
+        return Ok(Accepted { shard, at: None });
+    };
+    let at = at.parse::<u64>();
+    let at = at.map_err(|_| "write a number of commits behind =, such as 1=123456".to_owned())?;
+    Ok(Accepted {
+        shard: read_shard(shard)?,
+        at: Some(at),
+    })
+}
+
+impl AcceptRewindArgs {
+    /// Returns the shards that are named, each with the number of its last commit.
+    fn named(&self) -> Result<Vec<(ShardId, u64)>, Failure> {
+        if let ([Accepted { shard, at: None }], Some(at)) = (&self.shards[..], self.at) {
+            return Ok(vec![(shard.clone(), at)]);
+        }
+        if self.at.is_some() {
+            return Err(Failure::usage(
+                "--at is for one shard that is named without a number: write SHARD=COMMITS for each shard",
+            ));
+        }
+        let named = self.shards.iter().map(|Accepted { shard, at }| {
+            let at = at.ok_or_else(|| {
+                Failure::usage(format!(
+                    "shard {shard} needs the number of its last commit: write {shard}=COMMITS, with the number that `ganger cluster status` shows"
+                ))
+            })?;
+            Ok((shard.clone(), at))
+        });
+        named.collect()
+    }
 }
 
 /// Arguments of `ganger cluster drain`.
@@ -245,7 +299,8 @@ fn export(args: &ExportArgs) -> Outcome {
     let settings = args.store.settings()?;
     let database = Database::new(settings.clone()).map_err(failure)?;
     let shard = &args.shard;
-    let number = entry(&database, shard)?.number;
+    let directory = Directory::read(&database).map_err(failure)?;
+    let number = entry(&directory, shard)?.number;
     let mut import = Import::create(&args.file, shard).map_err(failure)?;
     let mut admin = args.store.admin()?;
     let rows = admin.export(settings, (number, shard), &mut import);
@@ -258,10 +313,9 @@ fn export(args: &ExportArgs) -> Outcome {
 }
 
 /// Returns a shard of the cluster.
-fn entry(database: &Arc<Database>, shard: &ShardId) -> Result<ShardEntry, Failure> {
-    let directory = Directory::read(database).map_err(failure)?;
-    let found = directory.shards.into_iter().find(|it| it.id == *shard);
-    found.ok_or_else(|| {
+fn entry(directory: &Directory, shard: &ShardId) -> Result<ShardEntry, Failure> {
+    let found = directory.shards.iter().find(|it| it.id == *shard);
+    found.cloned().ok_or_else(|| {
         failure(format!(
             "the cluster has no shard {shard}: `ganger cluster status` lists its shards"
         ))
@@ -270,12 +324,40 @@ fn entry(database: &Arc<Database>, shard: &ShardId) -> Result<ShardEntry, Failur
 
 fn accept(args: &AcceptRewindArgs) -> Outcome {
     let database = Database::new(args.store.settings()?).map_err(failure)?;
-    let (shard, at) = (entry(&database, &args.shard)?, args.at);
-    accept_rewind(&database, &shard, at).map_err(failure)?;
-    remark(format!(
-        "shard {} goes on after commit {at}; `ganger outbox --shard {}` shows whether its traffic with other shards has stopped",
-        shard.id, shard.id
-    ));
+    let named = args.named()?;
+    let directory = Directory::read(&database).map_err(failure)?;
+    let shards = if args.all {
+        directory.rewound(&database).map_err(failure)?
+    } else {
+        let named = named
+            .iter()
+            .map(|(shard, at)| Ok((entry(&directory, shard)?, *at)));
+        named.collect::<Result<Vec<_>, Failure>>()?
+    };
+    if shards.is_empty() {
+        remark("no shard is closed because it has lost commits: there is nothing to accept");
+        return Ok(Exit::Done);
+    }
+    let mut failed = 0;
+    for (entry, at) in &shards {
+        let shard = &entry.id;
+        match accept_rewind(&database, entry, *at) {
+            Ok(()) => remark(format!(
+                "shard {shard} goes on after commit {at}; `ganger outbox --shard {shard}` shows whether its traffic with other shards has stopped"
+            )),
+            Err(error) if shards.len() == 1 => return Err(failure(error)),
+            Err(error) => {
+                failed += 1;
+                remark(format!("shard {shard} was not opened: {error}"));
+            }
+        }
+    }
+    if failed > 0 {
+        let all = shards.len();
+        return Err(failure(format!(
+            "{failed} of {all} shards were not opened: `ganger cluster status` shows the state of each"
+        )));
+    }
     Ok(Exit::Done)
 }
 
@@ -364,4 +446,69 @@ fn document(entry: &ShardEntry, shard: &ShardStatus) -> serde_json::Value {
         "commits": shard.last,
         "commits_in_rows": shard.checkpoint,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    }
+
+    /// Reads a command line of `accept-rewind`; `None` if it is refused.
+    fn accepted(arguments: &[&str]) -> Option<AcceptRewindArgs> {
+        let before = [
+            "ganger",
+            "accept-rewind",
+            "--store",
+            "postgres://n@localhost/g",
+        ];
+        let read = CommandLine::try_parse_from(before.iter().chain(arguments));
+        match read.ok()?.command {
+            ClusterCommand::AcceptRewind(args) => Some(args),
+            _ => None,
+        }
+    }
+
+    fn named(arguments: &[&str]) -> Result<Vec<(String, u64)>, String> {
+        let args = accepted(arguments).ok_or_else(|| "not read".to_owned())?;
+        let named = args.named().map_err(|failure| failure.message)?;
+        let named = named.into_iter().map(|(shard, at)| (shard.to_string(), at));
+        Ok(named.collect())
+    }
+
+    #[test]
+    fn a_rewind_is_accepted_for_one_shard_or_for_several_each_with_its_last_commit() {
+        let one = Ok(vec![("1".to_owned(), 7)]);
+        assert_eq!(named(&["1", "--at", "7"]), one);
+        assert_eq!(named(&["1=7"]), one);
+        let several = Ok(vec![("1".to_owned(), 7), ("eu-2".to_owned(), 0)]);
+        assert_eq!(named(&["1=7", "eu-2=0"]), several);
+    }
+
+    /// Nobody accepts a state that he has not seen.
+    #[test]
+    fn a_shard_without_the_number_of_its_last_commit_is_refused() {
+        let text = named(&["1=7", "2"]).expect_err("it has no number");
+        assert!(text.contains("2=COMMITS"), "{text}");
+        let text = named(&["1", "2", "--at", "7"]).expect_err("whose is it?");
+        assert!(text.contains("--at is for one shard"), "{text}");
+        let text = named(&["1=7", "--at", "7"]).expect_err("it has two");
+        assert!(text.contains("--at is for one shard"), "{text}");
+        for wrong in [&["1=x"][..], &["1="], &["=7"], &["1=-7"], &[]] {
+            assert!(accepted(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn all_rewound_shards_are_accepted_without_names() {
+        assert!(accepted(&["--all"]).is_some_and(|args| args.all));
+        assert!(accepted(&["--all", "1=7"]).is_none());
+        assert!(accepted(&["--all", "--at", "7"]).is_none());
+    }
 }

@@ -6,7 +6,7 @@ use ganger_store::{CommitError, Store as _, StoreError};
 use ganger_types::ShardId;
 
 use super::support::{Ground, commit, store};
-use crate::{Database, KnownMark, Mark, RewindError, ShardEntry, accept_rewind};
+use crate::{Database, Directory, KnownMark, Mark, RewindError, ShardEntry, accept_rewind};
 
 /// Removes the last record from the log, as a restored database would not have it.
 fn lose_last_record(ground: &Ground, number: u32, sequence: u64) {
@@ -112,4 +112,45 @@ fn an_owner_that_hears_of_lost_commits_closes_the_shard() {
     );
     let refused = ground.store(number).open().expect_err("it is closed");
     assert!(refused.to_string().contains("it is rewound"), "{refused}");
+}
+
+/// A database that is restored from a backup rewinds several shards at once.
+#[test]
+fn the_rewound_shards_of_a_cluster_are_found_and_opened_again() {
+    let Some(mut ground) = Ground::start("the_rewound_shards_of_a_cluster") else {
+        return;
+    };
+    ground.admin.make_cluster("ganger").expect("it is new");
+    let numbers: Vec<u32> = (0..4).map(|_| ground.add_shard()).collect();
+    for number in &numbers {
+        ground.sql(&format!(
+            "INSERT INTO ganger.shard VALUES ({number}, 'shard-{number}')"
+        ));
+        let mut store = ground.store(*number);
+        let epoch = store.open().expect("it is new").epoch;
+        for sequence in 1..=u64::from(*number) {
+            let committed = store.commit(&commit(epoch, sequence));
+            committed.expect("it owns the shard");
+        }
+    }
+    for (number, state) in [(1, "rewound"), (2, "exported"), (3, "rewound")] {
+        ground.sql(&format!(
+            "UPDATE ganger_s_{number}.fence SET state = '{state}'"
+        ));
+    }
+    let database = Database::new(ground.settings()).expect("the settings are possible");
+    let directory = Directory::read(&database).expect("it is a cluster");
+    let rewound = directory.rewound(&database).expect("it can be read");
+    let found: Vec<_> = rewound
+        .iter()
+        .map(|(entry, at)| (entry.id.as_str(), *at))
+        .collect();
+    assert_eq!(found, [("shard-1", 1), ("shard-3", 3)]);
+    for (entry, at) in &rewound {
+        accept_rewind(&database, entry, *at).expect("it ends there");
+    }
+    assert_eq!(directory.rewound(&database).expect("it can be read"), []);
+    let shards = directory.status(&database).expect("it can be read");
+    let states: Vec<_> = shards.iter().map(|shard| shard.state.as_str()).collect();
+    assert_eq!(states, ["open", "open", "exported", "open"]);
 }
