@@ -172,3 +172,34 @@ fn away(ends: &[SlotEnd]) -> Duration {
     let age = newest.and_then(|end| end.age).unwrap_or_default();
     Duration::try_from_secs_f64(age).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(last: Option<u64>, age: Option<f64>) -> SlotEnd {
+        SlotEnd {
+            last,
+            bytes: 0,
+            age,
+        }
+    }
+
+    #[test]
+    fn the_time_since_the_last_record_is_never_negative() {
+        let year = 365.0 * 86_400.0;
+        for (age, expected) in [
+            (Some(1.5), Duration::from_millis(1_500)),
+            (Some(0.0), Duration::ZERO),
+            (Some(-0.000_001), Duration::ZERO),
+            (Some(-year), Duration::ZERO),
+            (Some(year), Duration::from_secs(365 * 86_400)),
+            (Some(f64::NAN), Duration::ZERO),
+            (None, Duration::ZERO),
+        ] {
+            let ends = [end(Some(6), Some(9.0)), end(Some(7), age), end(None, None)];
+            assert_eq!(away(&ends), expected, "{age:?}");
+        }
+        assert_eq!(away(&[]), Duration::ZERO);
+    }
+}

@@ -1,7 +1,8 @@
 //! Tests of the store's inside against a real server: connections, operators, the fence, the outcomes of
-//! statements, full disks, and the tables of the log.
+//! statements, full disks, clocks, and the tables of the log.
 
 mod answers;
+mod away;
 mod connect;
 mod disk_full;
 mod fence;
