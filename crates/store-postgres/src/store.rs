@@ -117,6 +117,20 @@ impl<B: Backend> ShardStore<B> {
         Ok(())
     }
 
+    /// Notes what an acknowledged commit survives from now on. An operator who relies on more, or has changed the settings,
+    /// reads in the log that it is something else than before.
+    fn note_durability(&mut self, found: Durability) {
+        let before = self.durability.replace(found).map(|before| before.mode);
+        if let Some(before) = before.filter(|before| *before != found.mode) {
+            tracing::warn!(
+                store = self.shared.backend.label(),
+                before = %before,
+                now = %found.mode,
+                "what an acknowledged commit survives has changed"
+            );
+        }
+    }
+
     /// Converts the fault of an operation in the epoch `ours`.
     fn explain(&self, fault: Fault, ours: Option<Epoch>, doing: &'static str) -> StoreError {
         let path = self.shared.backend.label();
@@ -140,7 +154,8 @@ impl<B: Backend> ShardStore<B> {
     }
 
     fn try_take(&mut self, back: Option<Epoch>) -> Result<Opened, Fault> {
-        let backend = &self.shared.backend;
+        let shared = Arc::clone(&self.shared);
+        let backend = &shared.backend;
         let owner = match &self.owner {
             Some(owner) => owner.clone(),
             None => backend.new_owner()?,
@@ -160,7 +175,7 @@ impl<B: Backend> ShardStore<B> {
             "the shard is taken over"
         );
         self.owner = Some(owner);
-        self.durability = Some(claim.durability);
+        self.note_durability(claim.durability);
         self.away = Some(claim.away);
         let server = backend.server();
         let mut rows = Rows::new(epoch.0, claim.header.clone());
@@ -223,15 +238,16 @@ impl<B: Backend> ShardStore<B> {
         let is_newest = self.appending_to == self.shared.backend.server();
         if !is_newest || !self.appending.as_mut().is_some_and(LogTables::is_alive) {
             self.appending = None;
-            let backend = &self.shared.backend;
+            let shared = Arc::clone(&self.shared);
+            let backend = &shared.backend;
             // Another node may tell of a newer server meanwhile: then this connection is made once more.
             let server = backend.server();
             let appending = backend.appending(epoch)?;
             self.appending_to = server;
-            self.durability = Some(appending.durability());
-            if let Some(rows) = &mut *self.shared.rows() {
+            self.note_durability(appending.durability());
+            if let Some(rows) = &mut *shared.rows() {
                 rows.verify(backend)?;
-                self.shared.see_rows(rows)?;
+                shared.see_rows(rows)?;
             }
             self.appending = Some(appending);
         }

@@ -5,6 +5,7 @@ mod answers;
 mod away;
 mod connect;
 mod disk_full;
+mod durability;
 mod fence;
 mod log_tables;
 mod nodes;
