@@ -5,6 +5,7 @@ pub(crate) const GOALS: &[&str] = &[
     "taken-over",
     "taken-back",
     "taken-from-a-live-owner",
+    "handed-over",
     "owner-ended",
     "killed",
     "stood-still",

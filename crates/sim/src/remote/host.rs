@@ -288,6 +288,9 @@ impl World {
             self.check_end(&cause)?;
             self.reach("owner-ended");
             self.kill(machine);
+            if cause == StopCause::Requested {
+                self.handed_over(machine)?;
+            }
             return Ok(false);
         }
         self.give_task(machine)?;

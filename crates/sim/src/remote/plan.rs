@@ -15,6 +15,8 @@ pub(crate) enum Trouble {
     Isolate,
     /// Another process takes the shard over though its owner is well.
     TakeOver,
+    /// The owner hands the shard over in order: it completes what it has taken, and another process takes the shard.
+    HandOver,
     /// The standby receives nothing for a while.
     Stall,
     /// An operator cancels the wait of a commit for its standby.
@@ -79,6 +81,9 @@ impl Plan {
             .collect();
         if rng.chance(250) {
             troubles.extend([Trouble::Damage, Trouble::Damage]);
+        }
+        if rng.chance(450) {
+            troubles.push(Trouble::HandOver);
         }
         let is_synchronous = rng.chance(600);
         if !is_synchronous {

@@ -53,6 +53,7 @@ impl World {
                     self.start(to)?;
                 }
             }
+            Trouble::HandOver => self.hand_over(machine)?,
             Trouble::Stall => {
                 let longest = *rng.pick(&[3, 25, 70]) * SECOND;
                 let until = self.time + rng.below(longest);
@@ -71,6 +72,36 @@ impl World {
             Trouble::Damage => self.damage(rng),
         }
         Ok(())
+    }
+
+    /// Tells the owner to hand the shard over. It ends once what it has taken is durable and answered.
+    fn hand_over(&mut self, machine: usize) -> StepOutcome {
+        let time = self.time;
+        let state = &mut self.machines[machine];
+        let process = state
+            .process
+            .as_mut()
+            .filter(|_| state.frozen_until <= time);
+        let Some(service) = process.and_then(|process| process.service.as_mut()) else {
+            return Ok(());
+        };
+        if service.core.engine().is_none() {
+            return Ok(());
+        }
+        service.core.stop();
+        self.pump(machine)
+    }
+
+    /// Another process takes the shard over that its owner has closed in order.
+    pub(crate) fn handed_over(&mut self, from: usize) -> StepOutcome {
+        self.reach("handed-over");
+        let time = self.time;
+        let mut others = self.machines.iter().enumerate();
+        let next = others.position(|(number, machine)| {
+            number != from && machine.process.is_none() && machine.frozen_until <= time
+        });
+        // Without one, the watch finds that nobody serves the shard.
+        next.map_or(Ok(()), |next| self.start(next))
     }
 
     fn freeze(&mut self, machine: usize, rng: &mut Rng) {
