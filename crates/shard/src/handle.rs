@@ -465,6 +465,13 @@ impl Handle {
         let hold = self.shared.hold.as_ref().and_then(StoreHold::reason);
         let is_held_up = u64::from(hold.is_some());
         self.shared.metrics.gauges.store_held_up.set(is_held_up);
+        let held_up = self
+            .shared
+            .hold
+            .as_ref()
+            .map_or(0, |hold| hold.total().as_secs());
+        let shown = &self.shared.metrics.counters.store_held_up_seconds_total;
+        shown.add(held_up.saturating_sub(shown.get()));
         self.shared.metrics.snapshot(queues)
     }
 

@@ -122,6 +122,10 @@ metrics! {
         store_log_busy_total,
         /// Commits whose wait for a standby the database has cancelled; each is taken as unknown.
         store_waits_cancelled_total,
+        /// Commits that waited because too many were in the log and not in the rows.
+        store_commits_blocked_total,
+        /// Seconds in which the store was known to confirm no commits, for example for want of a standby.
+        store_held_up_seconds_total,
         /// Times an engine was loaded: at start, and after each failed commit.
         loads_total,
         /// Recoveries that waited, because the preceding write had failed too.
@@ -204,6 +208,11 @@ metrics! {
         store_log_bytes,
         /// Durable commits whose rows are not written yet.
         store_commits_behind,
+        /// Bytes that these commits have in the log.
+        store_bytes_behind,
+        /// What an acknowledged commit survives: 1 nothing, 2 a crash of the database's server, 3 and 4 its loss, by
+        /// replicated storage or a standby; 0 if the store is a file.
+        store_durability,
         /// Bytes of the store's device that are held in reserve; 0 if there is no reserve.
         store_reserve_bytes,
         /// 1 while the store is known to confirm no commits, for example for want of a standby; else 0.

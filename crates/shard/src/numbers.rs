@@ -3,6 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use ganger_store::DurabilityMode;
+
 use crate::metrics::ShardMetrics;
 use crate::{Handle, Health};
 
@@ -31,6 +33,8 @@ pub struct ShardNumbers {
     pub free_bytes: Option<u64>,
     /// Bytes of the store's device that are held in reserve; 0 without a reserve.
     pub reserve_bytes: u64,
+    /// What an acknowledged commit survives; `None` if the store is a file.
+    pub durability: Option<DurabilityMode>,
 }
 
 /// The rate of commits: the last measurement, and its result.
@@ -96,6 +100,7 @@ impl Handle {
             store_bytes: known(gauges.store_bytes.get()),
             free_bytes: known(gauges.store_free_bytes.get()),
             reserve_bytes: gauges.store_reserve_bytes.get(),
+            durability: DurabilityMode::of_number(gauges.store_durability.get()),
         }
     }
 }

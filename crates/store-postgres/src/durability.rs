@@ -1,6 +1,6 @@
 //! What the settings of a database promise of an acknowledged commit.
 
-use ganger_store::StoreError;
+use ganger_store::{DurabilityMode, StoreError};
 
 use tokio_postgres::Row;
 
@@ -19,44 +19,6 @@ const QUESTION: &str = "SELECT current_setting('fsync'), current_setting('full_p
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
     (SELECT system_identifier FROM pg_control_system()),
     CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
-
-/// What an acknowledged commit survives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DurabilityMode {
-    /// The loss of the primary: a synchronous standby has the commit.
-    Quorum,
-    /// The loss of the primary: its storage is replicated, as the settings say.
-    Storage,
-    /// A crash of the server, not its loss.
-    Alone,
-    /// Not even a crash of the server, which the settings accept.
-    None,
-}
-
-impl DurabilityMode {
-    /// The mode in one word, for programs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quorum => "quorum",
-            Self::Storage => "storage",
-            Self::Alone => "alone",
-            Self::None => "none",
-        }
-    }
-}
-
-impl std::fmt::Display for DurabilityMode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Quorum => "survives the loss of the primary",
-            Self::Storage => {
-                "survives the loss of the primary, if its storage is replicated as the settings say"
-            }
-            Self::Alone => "survives a crash of the server, not its loss",
-            Self::None => "may be lost in a crash of the server",
-        })
-    }
-}
 
 /// What is known of the database at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -61,7 +61,8 @@ pub use admin::{Admin, AdminError, SHARDS_MAX};
 pub use ages::DatabaseAges;
 pub use control::{Directory, ShardEntry, ShardStatus};
 pub use database::Database;
-pub use durability::{Durability, DurabilityMode, durability};
+pub use durability::{Durability, durability};
+pub use ganger_store::DurabilityMode;
 pub use import::Imported;
 #[doc(hidden)]
 pub use limits::Limits;
@@ -69,7 +70,7 @@ pub use mark::{KnownMark, Mark};
 pub use newest::{NewestServer, ServerIdentity};
 pub use nodes::{
     BEAT_EVERY, BeatError, Holds, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
-    OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, set_draining,
+    OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, move_shard, set_draining,
 };
 pub use reader::PostgresReader;
 pub use rewind::{RewindError, accept_rewind};

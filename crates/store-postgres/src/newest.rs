@@ -85,7 +85,7 @@ impl ServerIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::durability::DurabilityMode;
+    use ganger_store::DurabilityMode;
 
     fn server(system_identifier: i64, timeline: u32) -> Durability {
         Durability {

@@ -364,6 +364,25 @@ fn explain(fault: Fault, label: &str) -> StoreError {
     crate::control::explain(fault, label)
 }
 
+/// Places a shard on a node, which takes it over from its owner. Returns whether there are such a shard, and such a node
+/// that takes shards.
+///
+/// # Errors
+/// If the database cannot be reached, or is not that of a cluster.
+pub fn move_shard(
+    database: &Arc<Database>,
+    shard: &ShardId,
+    node: &str,
+) -> Result<bool, StoreError> {
+    let label = database.settings().label();
+    let placed = database.with_reader(|session| {
+        session.run_for(QUERY_MAX, async |wire| {
+            statements::move_to(wire, shard.as_str(), node).await
+        })
+    });
+    placed.map_err(|fault| explain(fault, &label))
+}
+
 /// Makes a node give its shards away, or take shards again. Returns whether there is such a node.
 ///
 /// # Errors

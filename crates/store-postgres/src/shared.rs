@@ -38,6 +38,8 @@ pub struct Shared<B: Backend = Postgres> {
     times_busy: AtomicU64,
     /// Commits, those of claims included, whose wait for a standby was cancelled.
     waits_cancelled: AtomicU64,
+    /// Commits that waited because too many were in the log and not in the rows.
+    times_blocked: AtomicU64,
 }
 
 impl<B: Backend> Shared<B> {
@@ -52,6 +54,7 @@ impl<B: Backend> Shared<B> {
             seen_on: AtomicU64::new(0),
             times_busy: AtomicU64::new(0),
             waits_cancelled: AtomicU64::new(0),
+            times_blocked: AtomicU64::new(0),
         }
     }
 
@@ -77,13 +80,21 @@ impl<B: Backend> Shared<B> {
         self.waits_cancelled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The log, in numbers.
+    /// Notes that a commit waits because too many are not in the rows.
+    pub(crate) fn is_blocked(&self) {
+        self.times_blocked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The log, in numbers; what a commit survives is the store's to say.
     pub(crate) fn log_state(&self) -> LogState {
         LogState {
             bytes: self.log().as_ref().map_or(0, Log::bytes),
             commits_behind: self.queue.commits_behind(),
+            bytes_behind: self.queue.bytes_behind(),
+            times_blocked: self.times_blocked.load(Ordering::Relaxed),
             times_busy: self.times_busy.load(Ordering::Relaxed),
             waits_cancelled: self.waits_cancelled.load(Ordering::Relaxed),
+            durability: None,
         }
     }
 

@@ -257,6 +257,7 @@ impl<B: Backend> ShardStore<B> {
     fn try_commit(&mut self, log: &Log, commit: &Arc<Commit>) -> Result<(), CommitError> {
         let ours = commit.epoch;
         if self.shared.queue.is_over(&self.shared.limits.backlog()) {
+            self.shared.is_blocked();
             self.shared
                 .settle()
                 .map_err(|fault| not_applied(fault, ours))?;
@@ -376,7 +377,10 @@ impl<B: Backend> Store for ShardStore<B> {
     }
 
     fn log_state(&self) -> LogState {
-        self.shared.log_state()
+        LogState {
+            durability: self.durability.map(|found| found.mode),
+            ..self.shared.log_state()
+        }
     }
 
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<(), StoreError> {

@@ -1,7 +1,8 @@
 //! Why a store confirms nothing for now, although it will later.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What holds up the commits of a store, for any thread. Clones share it. Looking while nothing does costs one load.
 #[derive(Clone, Debug, Default)]
@@ -10,13 +11,24 @@ pub struct StoreHold(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     is_set: AtomicBool,
-    reason: Mutex<Option<String>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    reason: Option<String>,
+    /// Time since which commits are held up; `None` if they are not.
+    since: Option<Instant>,
+    /// Time of the holds that have ended.
+    before: Duration,
 }
 
 impl StoreHold {
     /// Notes why commits wait. Returns whether that was not known before.
     pub fn set(&self, reason: &str) -> bool {
-        *self.lock() = Some(reason.to_owned());
+        let mut held = self.lock();
+        held.reason = Some(reason.to_owned());
+        held.since.get_or_insert_with(Instant::now);
         !self.0.is_set.swap(true, Ordering::Release)
     }
 
@@ -25,7 +37,10 @@ impl StoreHold {
         if !self.0.is_set.load(Ordering::Acquire) {
             return false;
         }
-        *self.lock() = None;
+        let mut held = self.lock();
+        held.reason = None;
+        let since = held.since.take();
+        held.before += since.map_or(Duration::ZERO, |since| since.elapsed());
         self.0.is_set.swap(false, Ordering::Release)
     }
 
@@ -34,11 +49,17 @@ impl StoreHold {
         if !self.0.is_set.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().clone()
+        self.lock().reason.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<String>> {
-        self.0.reason.lock().unwrap_or_else(PoisonError::into_inner)
+    /// For how long commits were held up, all holds together, the present one too.
+    pub fn total(&self) -> Duration {
+        let held = self.lock();
+        held.before + held.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -56,6 +77,9 @@ mod tests {
         assert_eq!(reader.reason().as_deref(), Some("still no standby"));
         assert!(hold.clear());
         assert!(!hold.clear());
+        let total = reader.total();
+        assert!(total > Duration::ZERO, "it was held up");
+        assert_eq!(reader.total(), total, "and is not any more");
         assert_eq!(reader.reason(), None);
     }
 }

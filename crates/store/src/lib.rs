@@ -25,7 +25,7 @@ pub mod waiting;
 pub use error::{CommitError, StoreError};
 pub use ganger_types::StoredJob;
 pub use hold::StoreHold;
-pub use log_state::LogState;
+pub use log_state::{DurabilityMode, LogState};
 pub use memory::MemoryStore;
 pub use number_map::{NumberHasher, NumberMap};
 pub use reader::{

@@ -29,6 +29,10 @@ pub(crate) struct NodeCounters {
     beat_at: AtomicU64,
     /// Ages in the database: of the oldest snapshot, transaction and multixact.
     ages: [AtomicU64; 3],
+    /// Shards that this node began to open, because they are placed here, and because their next nodes did not take them.
+    pub(super) claims: [AtomicU64; 2],
+    /// Shards that failed here and were given up.
+    pub(super) failed: AtomicU64,
     /// Shards that this node lost to others without having given them up.
     pub(super) lost: AtomicU64,
     /// Shards handed over that no other node served in time, as far as this node knows.
@@ -45,6 +49,8 @@ impl Default for NodeCounters {
             missed: AtomicU64::default(),
             beat_at: AtomicU64::default(),
             ages: Default::default(),
+            claims: Default::default(),
+            failed: AtomicU64::default(),
             lost: AtomicU64::default(),
             late: AtomicU64::default(),
             pauses: Distribution::times(PAUSE_BOUNDS),
@@ -165,6 +171,11 @@ impl NodeCounters {
                 &self.moved,
             ),
             (
+                "ganger_cluster_shards_failed_total",
+                "Shards that could not be opened here, or failed here, and were given up.",
+                &self.failed,
+            ),
+            (
                 "ganger_cluster_shards_lost_total",
                 "Shards that other nodes took from this one.",
                 &self.lost,
@@ -182,6 +193,11 @@ impl NodeCounters {
         ] {
             out.counter(name, help)
                 .sample(&[], number.load(Ordering::Relaxed));
+        }
+        let help = "Shards that this node began to open.";
+        let mut claims = out.counter("ganger_cluster_claims_total", help);
+        for (why, number) in ["placed", "taken_back"].into_iter().zip(&self.claims) {
+            claims.sample(&[("why", why)], number.load(Ordering::Relaxed));
         }
         let help = "Times for which a shard that was handed over answered no request.";
         out.histogram("ganger_cluster_hand_over_seconds", help)

@@ -205,6 +205,7 @@ impl Serving {
         self.slots.remove(&number);
         self.shared.forget(number);
         self.shared.refuse_failed(number, self.name.lease);
+        self.shared.counters.failed.fetch_add(1, Ordering::Relaxed);
         // Without the thread nobody beats, and others find out.
         drop(self.orders.send(Order::GiveUp(number)));
     }
@@ -246,6 +247,8 @@ impl Serving {
             let is_current = self.opened_at.get(&shard.number) == Some(&times_taken);
             match self.slots.get(&shard.number) {
                 None if is_placed && (is_kept || self.shared.may_hold(shard.number)) => {
+                    let why = usize::from(is_kept);
+                    self.shared.counters.claims[why].fetch_add(1, Ordering::Relaxed);
                     self.open(shard);
                 }
                 None if shard.is_ours => self.release(shard.number),

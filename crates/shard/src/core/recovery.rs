@@ -12,6 +12,9 @@ use super::waiters::Waiter;
 use super::{ActiveEngine, Core, CoreState, ReloadedEngine, StoreReport, StoreTask};
 use crate::{CallError, StopCause};
 
+/// Number of live jobs up to which a shard is taken over within the ownership lease and two seconds.
+const JOBS_MOVED_FAST: u64 = 300_000;
+
 impl<R: Reader, T: Ticket> Core<R, T> {
     /// Handles a report of the store.
     pub fn report(&mut self, report: StoreReport<R>, now: Now) {
@@ -166,6 +169,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         }
         self.metrics.counters.loads_total.inc();
         self.unreachable = None;
+        self.warn_of_slow_moves();
         let mut engine = fresh.engine;
         // The engine has the time at which its load was ordered, and a load may take longer than a lease. Nobody could
         // renew a lease meanwhile.
@@ -180,6 +184,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.upkeep.restart(now.elapsed);
         self.check_external_ends(now);
         self.serve_all(now);
+    }
+
+    /// Warns if another node of the cluster would take the shard over later than it promises.
+    fn warn_of_slow_moves(&self) {
+        let jobs = self.metrics.gauges.loaded_jobs.get();
+        if self.settings.ownership.is_some() && jobs > JOBS_MOVED_FAST {
+            tracing::warn!(
+                shard = %self.settings.shard,
+                jobs,
+                "the shard has so many live jobs that another node takes it over more than two seconds after the ownership lease: spread its queues over more shards"
+            );
+        }
     }
 
     /// Resolves commits with unknown outcome: turns whose commits are in the store are released, the others fail.

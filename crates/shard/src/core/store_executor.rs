@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use ganger_engine::{Engine, Loader, Start};
-use ganger_store::{CommitError, Loaded, LogState, Opened, Reader, Reserve, Store, StoreError};
+use ganger_store::{
+    CommitError, DurabilityMode, Loaded, LogState, Opened, Reader, Reserve, Store, StoreError,
+};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery};
 use ganger_types::{Commit, Epoch, Now, ShardId};
 
@@ -304,6 +306,9 @@ impl<S: Store> StoreExecutor<S> {
         let metrics = &self.metrics;
         metrics.gauges.store_log_bytes.set(log.bytes);
         metrics.gauges.store_commits_behind.set(log.commits_behind);
+        metrics.gauges.store_bytes_behind.set(log.bytes_behind);
+        let durability = log.durability.map_or(0, DurabilityMode::number);
+        metrics.gauges.store_durability.set(durability);
         // The store counts from its making, as the metrics do.
         let before = std::mem::replace(&mut self.log, log);
         let counters = &metrics.counters;
@@ -313,6 +318,9 @@ impl<S: Store> StoreExecutor<S> {
         counters
             .store_waits_cancelled_total
             .add(log.waits_cancelled - before.waits_cancelled);
+        counters
+            .store_commits_blocked_total
+            .add(log.times_blocked - before.times_blocked);
     }
 
     fn reopen(

@@ -256,6 +256,16 @@ pub(super) async fn leave(wire: &Wire, incarnation: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Places a shard on a node that takes shards. Returns whether there are such a shard and node.
+pub(super) async fn move_to(wire: &Wire, shard: &str, node: &str) -> Result<bool, Fault> {
+    let sql = "WITH turn AS (UPDATE ganger.plan SET version = version + 1
+            WHERE EXISTS (SELECT 1 FROM ganger.node WHERE id = $2 AND NOT is_draining) RETURNING version)
+         UPDATE ganger.place p SET node = $2, moved_at = clock_timestamp()
+         FROM turn, ganger.shard s WHERE p.shard = s.number AND s.id = $1";
+    let parameters: [Parameter<'_>; 2] = [(&shard, Type::TEXT), (&node, Type::TEXT)];
+    Ok(wire.execute_once(sql, &parameters).await? == 1)
+}
+
 pub(super) async fn set_draining(
     wire: &Wire,
     node: &str,

@@ -9,9 +9,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::support::{Ground, commit};
-use crate::durability::DurabilityMode;
+use ganger_store::DurabilityMode;
 
-/// Keeps warnings.
+/// A subscriber of the log that keeps the fields of each warning, as text.
 #[derive(Clone, Default)]
 struct Warnings(Arc<Mutex<Vec<String>>>);
 

@@ -9,10 +9,10 @@ use ganger_types::{JobKey, ShardId};
 
 use super::support::{Ground, admin_settings, commit, store};
 use crate::admin::{Admin, AdminError};
-use crate::durability::DurabilityMode;
 use crate::limits::Limits;
 use crate::session::Session;
 use crate::standby_wait::StandbyWait;
+use ganger_store::DurabilityMode;
 
 /// Makes every commit wait for a standby that does not exist, or ends that.
 fn wait_for_nobody(ground: &Ground, does_wait: bool) {

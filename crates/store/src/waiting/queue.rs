@@ -185,6 +185,12 @@ impl CommitQueue {
         u64::try_from(behind).unwrap_or(u64::MAX)
     }
 
+    /// Bytes that these commits have in the log.
+    pub fn bytes_behind(&self) -> u64 {
+        let state = self.lock();
+        state.waiting.bytes + state.writing.bytes
+    }
+
     /// Whether so much is waiting that it should be written.
     pub fn is_over(&self, limits: &QueueLimits) -> bool {
         self.lock().is_over(limits)
