@@ -325,6 +325,43 @@ fn an_owner_that_stood_still_answers_nothing_that_is_out_of_date() -> Result<()>
     nodes.stop()
 }
 
+/// The other node stands still, and counts as alive for a minute: nobody takes the shard.
+#[test]
+fn a_node_stops_though_nobody_takes_its_shards() -> Result<()> {
+    const NAME: &str = "a_node_stops_though_nobody_takes_its_shards";
+    let Some(mut nodes) = Nodes::start_with(NAME, 1, &["a"], "60s")? else {
+        return Ok(());
+    };
+    nodes.server("a").stop()?;
+    let (setup, server) = nodes.started.get_mut("a").context("it was started")?;
+    setup
+        .arguments
+        .extend(["--drain-for", "2s"].map(str::to_owned));
+    *server = setup.start()?;
+    let directory = tempfile::tempdir()?;
+    let other = nodes.cluster.member(directory.path(), "b", "60s")?;
+    let still = other.start()?;
+    wait_for("node b", || {
+        let shown = ask(nodes.setup("a"), "/api/v1/nodes")?.json();
+        Ok((shown["nodes"].as_array().map(Vec::len) == Some(2)).then_some(()))
+    })?;
+    let job = json!({"id": "j", "queue": "q", "kind": "k"});
+    let sent = nodes
+        .setup("a")
+        .client()
+        .request("POST", "/api/v1/jobs", &job);
+    ensure!(sent.is_ok_and(|sent| sent.status < 300));
+    still.signal(Signal::STOP)?;
+    nodes.server("a").stop()?;
+    let log = nodes.setup("a").log_text();
+    ensure!(log.contains("the node still has shards"), "{log}");
+    still.signal(Signal::CONT)?;
+    wait_for("the job at the other node", || {
+        let answer = ask(&other, "/api/v1/jobs/j")?;
+        Ok((answer.status == 200).then_some(()))
+    })
+}
+
 #[test]
 fn a_node_that_stops_in_order_gives_its_shards_away_and_all_nodes_are_listed() -> Result<()> {
     const NAME: &str = "a_node_that_stops_in_order_gives_its_shards_away";

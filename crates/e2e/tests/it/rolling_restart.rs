@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
-use ganger_e2e::command::wait_for;
+use anyhow::{Context as _, Result, anyhow, ensure};
+use ganger_e2e::command::{Worker, wait_for, write_programs};
 use ganger_e2e::http::{Client, RequestError, Response};
 use serde_json::{Value, json};
 
-use crate::nodes::Nodes;
+use crate::nodes::{Nodes, ask};
 
 /// Number of shards, which the nodes share.
 const SHARDS: usize = 4;
@@ -151,6 +152,19 @@ impl<'a> User<'a> {
         jobs
     }
 
+    /// Enqueues jobs for a worker with programs; returns their number.
+    fn produce_programs(mut self) -> usize {
+        let mut jobs = 0;
+        while !self.balancer.is_over.load(Ordering::Relaxed) {
+            let job =
+                json!({"id": format!("program-{jobs}"), "queue": "programs", "kind": "hello"});
+            self.call("/api/v1/jobs?shard=1", &job);
+            jobs += 1;
+            thread::sleep(Duration::from_millis(50));
+        }
+        jobs
+    }
+
     /// Submits graphs of two jobs, mostly in two shards, the second after the first; returns the number of jobs.
     fn submit(mut self) -> usize {
         let mut graphs = 0;
@@ -218,6 +232,41 @@ fn pauses(log: &str) -> Vec<String> {
         .collect()
 }
 
+/// Starts a worker that knows all nodes, and is connected to one of them at a time.
+fn start_worker(directory: &Path, nodes: &[SocketAddr]) -> Result<Worker> {
+    let programs = [("hello", "#!/bin/sh\necho 1\n")];
+    let programs = write_programs(&directory.join("programs"), &programs)?;
+    let nodes: Vec<String> = nodes.iter().map(SocketAddr::to_string).collect();
+    let nodes = nodes.join(",");
+    let arguments = ["--server", &nodes, "--shard", "1", "--queue", "programs"];
+    Worker::start(&programs, &directory.join("worker.log"), &arguments, &[])
+}
+
+/// Waits until the worker has run every program: each in its first attempt, though its node was restarted.
+fn expect_programs_ran_once(nodes: &Nodes, programs: usize) -> Result<()> {
+    let path = "/api/v1/jobs?queue=programs&limit=1000&shard=1";
+    let done = wait_for("the programs", || {
+        let path = "/api/v1/jobs/count?queue=programs&state=succeeded&shard=1";
+        let done = ask(nodes.setup("a"), path)?.json()["count"].as_u64();
+        Ok((done == Some(u64::try_from(programs)?)).then_some(()))
+    });
+    done.with_context(|| {
+        let path = "/api/v1/jobs?queue=programs&state=ready,running,scheduled,failed&shard=1";
+        let left = ask(nodes.setup("a"), path).map(|left| left.to_text());
+        format!("of {programs}: {left:?}")
+    })?;
+    let listed = ask(nodes.setup("a"), path)?.json();
+    let jobs = listed["jobs"].as_array().cloned().unwrap_or_default();
+    eprintln!("{programs} programs ran");
+    ensure!(
+        programs > 0 && jobs.len() == programs.min(1_000),
+        "{listed}"
+    );
+    let again = jobs.iter().find(|job| job["attempt"] != 1);
+    ensure!(again.is_none(), "not in its first attempt: {again:?}");
+    Ok(())
+}
+
 #[test]
 fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
     const NAME: &str = "no_request_fails_while_all_nodes_are_restarted";
@@ -227,7 +276,11 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
     };
     let addresses = names.map(|name| nodes.setup(name).address);
     let balancer = Balancer::new(addresses.to_vec());
-    let (enqueued, done) = thread::scope(|scope| -> Result<_> {
+    let directory = tempfile::tempdir()?;
+    let mut worker = start_worker(directory.path(), &addresses)?;
+    let (enqueued, programs, done) = thread::scope(|scope| -> Result<_> {
+        let user = User::new(&balancer);
+        let programs = scope.spawn(move || user.produce_programs());
         let checks = scope.spawn(|| balancer.check());
         let mut producers: Vec<_> = (0..2)
             .map(|number| {
@@ -260,12 +313,13 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
             .map(|it| it.join().expect("no panic"))
             .sum();
         balancer.enqueued.store(enqueued, Ordering::Relaxed);
+        let programs = programs.join().expect("no panic");
         let done: Vec<_> = workers
             .into_iter()
             .flat_map(|it| it.join().expect("no panic"))
             .collect();
         checks.join().expect("no panic");
-        restarted.map(|()| (enqueued, done))
+        restarted.map(|()| (enqueued, programs, done))
     })?;
     let failures = balancer.failures.into_inner().expect("no panic");
     let requests = balancer.requests.into_inner();
@@ -294,6 +348,8 @@ fn no_request_fails_while_all_nodes_are_restarted_in_turn() -> Result<()> {
         "{} of {enqueued} jobs were completed",
         done.len()
     );
+    expect_programs_ran_once(&nodes, programs)?;
+    ensure!(worker.stop()?.success(), "the worker stops in order");
     ensure!(
         handed_over >= SHARDS,
         "each shard had to move at least once"
