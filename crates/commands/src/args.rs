@@ -10,8 +10,8 @@ use crate::command::import;
 use crate::command::ngsi;
 use crate::command::{
     alerts, attention, audit_log, backup, bench, check, completions, events, failures, graphs, job,
-    man, names, namespace, operation, outbox, queue, run, schedule, series, server, server_info,
-    stats, submit, token, top, version, whoami, worker, workers,
+    man, names, namespace, nodes, operation, outbox, queue, run, schedule, series, server,
+    server_info, stats, submit, token, top, version, whoami, worker, workers,
 };
 use crate::context::Global;
 use crate::exit::EXIT_CODES_HELP;
@@ -89,9 +89,9 @@ pub(crate) enum Command {
     /// Show the server: its shards, how busy they are, their space, and its settings.
     ServerInfo(server_info::ServerInfoArgs),
     /// Show the nodes of a cluster, and the shards that each owns.
-    Nodes,
+    Nodes(nodes::NodesArgs),
     /// Show the shards of a cluster, and the nodes that own them.
-    Shards,
+    Shards(nodes::ShardsArgs),
     /// Show who the server takes the caller for, and what it may do.
     #[command(name = "whoami")]
     WhoAmI(whoami::WhoAmIArgs),

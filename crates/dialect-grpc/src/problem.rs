@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_proto::convert::FieldError;
 use ganger_proto::{metadata, v1};
-use ganger_router::{GraphError, RouteError};
+use ganger_router::{GraphError, OrderError, RouteError};
 use ganger_shard::CallError;
 use ganger_types::Rejection;
 use tonic::metadata::MetadataMap;
@@ -63,6 +63,8 @@ pub const CODES: &[(&str, Code, bool)] = &[
     ("position_too_old", Code::OutOfRange, false),
     // Refused by this dialect.
     ("alert_not_found", Code::NotFound, false),
+    ("node_not_found", Code::NotFound, false),
+    ("node_takes_no_shards", Code::FailedPrecondition, false),
     ("alert_without_webhook", Code::FailedPrecondition, false),
     ("missing_field", Code::InvalidArgument, false),
     ("invalid_value", Code::InvalidArgument, false),
@@ -210,6 +212,12 @@ impl From<RouteError> for Problem {
                 }
             }
         }
+    }
+}
+
+impl From<OrderError> for Problem {
+    fn from(error: OrderError) -> Self {
+        Self::new(error.code(), error.to_string())
     }
 }
 

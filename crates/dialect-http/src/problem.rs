@@ -68,6 +68,8 @@ pub(crate) const CODES: &[(&str, u16, &str)] = &[
     ("position_too_old", 410, "Position too old"),
     // Refused by this dialect.
     ("alert_not_found", 404, "Alert not found"),
+    ("node_not_found", 404, "Node not found"),
+    ("node_takes_no_shards", 409, "Node takes no shards"),
     ("alert_without_webhook", 409, "Alert without webhook"),
     ("malformed_json", 400, "Malformed JSON"),
     ("too_deep", 400, "JSON nested too deeply"),

@@ -2,11 +2,12 @@
 //!
 //! `topology` has the addresses of shards; `reach` calls one, wherever it is; `submit` submits jobs to several of
 //! them, all or none; `forward` forwards a request; `delivery` delivers their messages until they are confirmed;
-//! `service` is the service that peers call; `server_document` describes the server.
+//! `service` is the service that peers call; `server_document` describes the server; `cluster_orders` moves shards.
 
 #![forbid(unsafe_code)]
 
 mod cluster_documents;
+mod cluster_orders;
 mod delivery;
 mod error;
 mod forward;
@@ -28,6 +29,7 @@ use ganger_shard::{Handle, ShardSet};
 use ganger_types::ShardId;
 
 pub use cluster_documents::{nodes_document, shards_document};
+pub use cluster_orders::{ClusterControl, OrderError, move_shard, set_draining};
 pub use delivery::PeerState;
 pub use error::RouteError;
 pub use graphs::{

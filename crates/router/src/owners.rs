@@ -1,12 +1,12 @@
 //! The nodes of a cluster and the owners of its shards, as this node saw them last.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ganger_types::ShardId;
 use tokio::sync::watch;
 
-use crate::Address;
+use crate::{Address, ClusterControl};
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,11 +102,15 @@ impl ClusterState {
 
 /// The owners of the shards, which the server keeps current. Cheap to clone; all clones show the same.
 #[derive(Clone, Debug, Default)]
-pub struct Owners(Arc<watch::Sender<Arc<ClusterState>>>);
+pub struct Owners {
+    state: Arc<watch::Sender<Arc<ClusterState>>>,
+    /// What writes orders of an operator; `None` before the server has said so.
+    control: Arc<OnceLock<Arc<dyn ClusterControl>>>,
+}
 
 impl PartialEq for Owners {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.state, &other.state)
     }
 }
 
@@ -115,12 +119,12 @@ impl Eq for Owners {}
 impl Owners {
     /// Returns the state of this moment.
     pub fn now(&self) -> Arc<ClusterState> {
-        Arc::clone(&self.0.borrow())
+        Arc::clone(&self.state.borrow())
     }
 
     /// Changes the state that all clones show. Those who wait for a change are woken if the state differs.
     pub fn change(&self, change: impl FnOnce(&mut ClusterState)) {
-        self.0.send_if_modified(|state| {
+        self.state.send_if_modified(|state| {
             let before = Arc::clone(state);
             change(Arc::make_mut(state));
             before.leads_elsewhere(state)
@@ -129,7 +133,17 @@ impl Owners {
 
     /// Returns what tells of changes; another time of a beat is none.
     pub fn subscribe(&self) -> watch::Receiver<Arc<ClusterState>> {
-        self.0.subscribe()
+        self.state.subscribe()
+    }
+
+    /// Lets operators move shards; the first call counts.
+    pub fn set_control(&self, control: Arc<dyn ClusterControl>) {
+        drop(self.control.set(control));
+    }
+
+    /// Returns what writes orders of an operator; `None` if nothing does.
+    pub fn control(&self) -> Option<Arc<dyn ClusterControl>> {
+        self.control.get().cloned()
     }
 
     /// Returns the ids of all shards.

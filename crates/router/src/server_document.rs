@@ -53,5 +53,6 @@ fn one(shard: &Handle, version: &str) -> ServerShard {
         store_bytes: numbers.store_bytes,
         disk_free_bytes: numbers.free_bytes,
         reserve_bytes: numbers.reserve_bytes,
+        durability: numbers.durability.map(|mode| mode.name().to_owned()),
     }
 }

@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ganger_router::{ClusterShard, Owners, Topology};
+use ganger_router::{ClusterControl, ClusterShard, Owners, Topology};
 use ganger_shard::{Clock, Handle, Hooks, Settings, Shard};
 use ganger_store::StoreError;
-use ganger_store_postgres::{Database, Directory, NodeName, PostgresStore};
+use ganger_store_postgres::{
+    Database, Directory, NodeName, PostgresStore, move_shard, set_draining,
+};
 use ganger_types::ShardId;
 
 use crate::config::{Config, ConfigError};
@@ -99,7 +101,7 @@ pub(crate) async fn connect(
 /// Prepares a process that is one of several nodes: its shards come and go, and so do the addresses of the others.
 fn join(
     config: &mut Config,
-    database: &Database,
+    database: &Arc<Database>,
     addr: SocketAddr,
     node: &str,
 ) -> Result<Membership, StartError> {
@@ -136,6 +138,7 @@ fn join(
         node.clone_into(&mut state.node);
         state.shards = shards.collect();
     });
+    owners.set_control(Arc::new(Control(Arc::clone(database))));
     config.topology = Topology::Cluster(owners.clone());
     Ok(Membership {
         name: NodeName {
@@ -150,6 +153,27 @@ fn join(
         counters: Arc::default(),
         marks: Arc::new(Marks::new(database.newest())),
     })
+}
+
+/// Writes the orders of an operator.
+struct Control(Arc<Database>);
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Control")
+    }
+}
+
+impl ClusterControl for Control {
+    fn set_draining(&self, node: &str, is_draining: bool) -> Result<bool, String> {
+        let set = set_draining(&self.0, node, is_draining);
+        set.map_err(|error| error.to_string())
+    }
+
+    fn move_shard(&self, shard: &ShardId, node: &str) -> Result<bool, String> {
+        let moved = move_shard(&self.0, shard, node);
+        moved.map_err(|error| error.to_string())
+    }
 }
 
 /// Returns the name of the machine.

@@ -36,6 +36,43 @@ impl Client {
         Ok(call!(self, Safe, admin_wire.list_shards(request))?.into())
     }
 
+    /// Makes a node of the cluster give its shards away. It gets none until [`Client::resume_node`], or until it starts
+    /// again.
+    ///
+    /// # Errors
+    /// If there is no such node, the caller may not operate the server, or it cannot be reached.
+    pub async fn drain_node(&self, node: &str) -> Result<(), Error> {
+        let node = node.to_owned();
+        let request = v1::DrainNodeRequest { node };
+        call!(self, Safe, admin_wire.drain_node(request))?;
+        Ok(())
+    }
+
+    /// Lets a node of the cluster take shards again.
+    ///
+    /// # Errors
+    /// As [`Client::drain_node`].
+    pub async fn resume_node(&self, node: &str) -> Result<(), Error> {
+        let node = node.to_owned();
+        let request = v1::ResumeNodeRequest { node };
+        call!(self, Safe, admin_wire.resume_node(request))?;
+        Ok(())
+    }
+
+    /// Moves a shard of the cluster to a node.
+    ///
+    /// # Errors
+    /// If there is no such shard or node, the node takes no shards, the caller may not operate the server, or it cannot
+    /// be reached.
+    pub async fn move_shard(&self, shard: &str, node: &str) -> Result<(), Error> {
+        let request = v1::MoveShardRequest {
+            shard: shard.to_owned(),
+            node: node.to_owned(),
+        };
+        call!(self, Safe, admin_wire.move_shard(request))?;
+        Ok(())
+    }
+
     /// Returns a page of the audit log, newest record first. The server keeps the newest 10,000 records.
     ///
     /// # Errors

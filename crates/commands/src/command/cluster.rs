@@ -84,7 +84,7 @@ pub(crate) struct ExportArgs {
     file: PathBuf,
 }
 
-/// Arguments of `ganger cluster accept-rewind`.
+/// Arguments of `ganger cluster accept-rewind` and `ganger shards accept-rewind`.
 #[derive(Args, Debug)]
 pub(crate) struct AcceptRewindArgs {
     #[command(flatten)]
@@ -322,7 +322,7 @@ fn entry(directory: &Directory, shard: &ShardId) -> Result<ShardEntry, Failure> 
     })
 }
 
-fn accept(args: &AcceptRewindArgs) -> Outcome {
+pub(crate) fn accept(args: &AcceptRewindArgs) -> Outcome {
     let database = Database::new(args.store.settings()?).map_err(failure)?;
     let named = args.named()?;
     let directory = Directory::read(&database).map_err(failure)?;

@@ -1,8 +1,9 @@
 //! `ganger nodes` and `ganger shards`: the nodes of a cluster, and which of them owns which shard.
 
+use clap::{Args, Subcommand};
 use ganger_client::{ClusterShards, NodeList};
 
-use crate::context::Context;
+use crate::context::{Context, remark};
 use crate::exit::{Exit, Outcome};
 use crate::show::table::Rows;
 use crate::show::{escape, time};
@@ -10,13 +11,83 @@ use crate::show::{escape, time};
 /// What is shown of a server that is not a node of a cluster.
 const ALONE: &str = "the server is not a node of a cluster";
 
-pub(crate) async fn nodes(context: &Context) -> Outcome {
-    let list = context.client().await?.cluster_nodes().await?;
+/// Arguments of `ganger nodes`.
+#[derive(Args, Debug)]
+pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    command: Option<NodesCommand>,
+}
+
+/// What can be ordered of a node.
+#[derive(Debug, Subcommand)]
+enum NodesCommand {
+    /// Make a node hand its shards over to the other nodes; it gets none until this is undone or it starts again.
+    Drain {
+        /// Name of the node.
+        node: String,
+        /// Let the node have shards again.
+        #[arg(long)]
+        undo: bool,
+    },
+}
+
+/// Arguments of `ganger shards`.
+#[derive(Args, Debug)]
+pub(crate) struct ShardsArgs {
+    #[command(subcommand)]
+    command: Option<ShardsCommand>,
+}
+
+/// What can be ordered of a shard.
+#[derive(Debug, Subcommand)]
+enum ShardsCommand {
+    /// Move a shard to a node. It stays there as long as the node lives, unless another one has at least two shards less.
+    Move {
+        /// Name of the shard.
+        shard: String,
+        /// Name of the node.
+        node: String,
+    },
+    /// Open shards again that were closed because they have lost commits: the same as `ganger cluster accept-rewind`.
+    #[cfg(feature = "postgres")]
+    AcceptRewind(super::cluster::AcceptRewindArgs),
+}
+
+pub(crate) async fn nodes(context: &Context, args: NodesArgs) -> Outcome {
+    let client = context.client().await?;
+    match args.command {
+        Some(NodesCommand::Drain { node, undo: false }) => {
+            client.drain_node(&node).await?;
+            remark(format!(
+                "node {node} hands its shards over: `ganger shards` shows where they are"
+            ));
+            return Ok(Exit::Done);
+        }
+        Some(NodesCommand::Drain { node, undo: true }) => {
+            client.resume_node(&node).await?;
+            remark(format!("node {node} takes shards again"));
+            return Ok(Exit::Done);
+        }
+        None => {}
+    }
+    let list = client.cluster_nodes().await?;
     context.either(&list, node_table(&list))?;
     Ok(Exit::Done)
 }
 
-pub(crate) async fn shards(context: &Context) -> Outcome {
+pub(crate) async fn shards(context: &Context, args: ShardsArgs) -> Outcome {
+    match args.command {
+        Some(ShardsCommand::Move { shard, node }) => {
+            context.client().await?.move_shard(&shard, &node).await?;
+            remark(format!(
+                "shard {shard} moves to node {node}: `ganger shards` shows when it is there"
+            ));
+            return Ok(Exit::Done);
+        }
+        #[cfg(feature = "postgres")]
+        Some(ShardsCommand::AcceptRewind(args)) => return super::cluster::accept(&args),
+        None => {}
+    }
     let list = context.client().await?.cluster_shards().await?;
     context.either(&list, shard_table(&list))?;
     Ok(Exit::Done)

@@ -53,6 +53,7 @@ fn shards(shards: &[ServerShard]) -> String {
         ">store",
         ">disk free",
         ">reserve",
+        "durability",
     ]);
     for shard in shards {
         let size = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
@@ -69,6 +70,10 @@ fn shards(shards: &[ServerShard]) -> String {
             size(shard.store_bytes),
             size(shard.disk_free_bytes),
             bytes(shard.reserve_bytes),
+            shard
+                .durability
+                .as_deref()
+                .map_or_else(|| "-".to_owned(), escape::line),
         ]);
     }
     rows.text()
@@ -94,6 +99,7 @@ mod tests {
             store_bytes: Some(2_048),
             disk_free_bytes: None,
             reserve_bytes: 0,
+            durability: Some("quorum".to_owned()),
         };
         let server = Server {
             version: "0.1.0".to_owned(),
@@ -106,6 +112,7 @@ mod tests {
         assert!(shown.contains("other shards: 2"), "{shown}");
         assert!(shown.contains("full: no space"), "{shown}");
         assert!(shown.contains("2.0 KiB"), "{shown}");
+        assert!(shown.contains("quorum"), "{shown}");
         assert!(!shown.contains("listen"), "{shown}");
         let shown = text(&server, true);
         assert!(shown.contains("listen: 127.0.0.1:3733"), "{shown}");

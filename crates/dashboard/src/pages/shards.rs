@@ -80,6 +80,7 @@ struct Facts {
     store_bytes: Option<u64>,
     free_bytes: Option<u64>,
     reserve_bytes: u64,
+    durability: Option<String>,
     uptime: Duration,
     version: String,
 }
@@ -116,6 +117,7 @@ impl Facts {
             store_bytes: numbers.store_bytes,
             free_bytes: numbers.free_bytes,
             reserve_bytes: numbers.reserve_bytes,
+            durability: numbers.durability.map(|mode| mode.name().to_owned()),
             uptime: numbers.uptime,
             version: view.site.settings.version.to_owned(),
         }
@@ -169,6 +171,9 @@ fn cards(view: &View, shards: &[Found]) -> Markup {
                             div { dt { "Store size" } dd { (some(more.store_bytes.map(bytes))) } }
                             div { dt { "Free disk" } dd { (some(more.free_bytes.map(bytes))) } }
                             div { dt { "Reserve" } dd { (bytes(more.reserve_bytes)) } }
+                            @if let Some(durability) = &more.durability {
+                                div { dt { "Durability" } dd { (durability) } }
+                            }
                             div { dt { "Uptime" } dd { (span(whole(more.uptime))) } }
                             div { dt { "Version" } dd { (isolated(&more.version)) } }
                         }

@@ -133,6 +133,35 @@ impl Admin for ServiceContext {
         Ok(Response::new(list.into()))
     }
 
+    async fn drain_node(
+        &self,
+        request: Request<v1::DrainNodeRequest>,
+    ) -> Result<Response<v1::DrainNodeReply>, Status> {
+        self.set_draining(&request.get_ref().node, true).await?;
+        Ok(Response::new(v1::DrainNodeReply {}))
+    }
+
+    async fn resume_node(
+        &self,
+        request: Request<v1::ResumeNodeRequest>,
+    ) -> Result<Response<v1::ResumeNodeReply>, Status> {
+        self.set_draining(&request.get_ref().node, false).await?;
+        Ok(Response::new(v1::ResumeNodeReply {}))
+    }
+
+    async fn move_shard(
+        &self,
+        request: Request<v1::MoveShardRequest>,
+    ) -> Result<Response<v1::MoveShardReply>, Status> {
+        let request = request.get_ref();
+        let shard = ShardId::new(&request.shard)
+            .ok_or_else(|| Problem::invalid(At::top("shard"), "is not the name of a shard"))?;
+        let moved =
+            ganger_router::move_shard(self.options.router.as_ref(), &shard, &request.node).await;
+        moved.map_err(Problem::from)?;
+        Ok(Response::new(v1::MoveShardReply {}))
+    }
+
     async fn list_audit_log(
         &self,
         request: Request<v1::ListAuditLogRequest>,
@@ -323,6 +352,11 @@ fn expires_at_us(identity: &Identity) -> u64 {
 }
 
 impl ServiceContext {
+    async fn set_draining(&self, node: &str, is_draining: bool) -> Result<(), Problem> {
+        let router = self.options.router.as_ref();
+        Ok(ganger_router::set_draining(router, node, is_draining).await?)
+    }
+
     /// The shards that the server knows by name.
     fn known_shards(&self) -> Vec<String> {
         let Some(router) = &self.options.router else {

@@ -11,6 +11,7 @@ use super::{Operation, operation};
 use crate::description::Content;
 use crate::resource::health::{LiveView, ReadinessView, VersionView};
 use crate::resource::home::HomeView;
+use crate::resource::numbers::Done;
 use crate::resource::{audit_log, cluster, health, home, metrics, server, whoami};
 
 pub(super) fn about_the_server() -> Vec<Operation> {
@@ -113,6 +114,34 @@ pub(super) fn about_the_cluster() -> Vec<Operation> {
             cluster::nodes,
         )
         .reply::<NodeList>(),
+        operation(
+            M::POST,
+            "/api/v1/nodes/{node}/drain",
+            "drainNode",
+            Right::OPERATE.on_server(),
+            "Makes a node of the cluster give its shards away; it gets none until it is resumed or starts again.",
+            cluster::drain,
+        )
+        .reply::<Done>(),
+        operation(
+            M::POST,
+            "/api/v1/nodes/{node}/resume",
+            "resumeNode",
+            Right::OPERATE.on_server(),
+            "Lets a node of the cluster take shards again.",
+            cluster::resume,
+        )
+        .reply::<Done>(),
+        operation(
+            M::POST,
+            "/api/v1/shards/{shard}/move",
+            "moveShard",
+            Right::OPERATE.on_server(),
+            "Moves a shard of the cluster to a node.",
+            cluster::move_shard,
+        )
+        .query(&[("to", "Name of the node that is to own the shard.")])
+        .reply::<Done>(),
         operation(
             M::GET,
             "/api/v1/shards",

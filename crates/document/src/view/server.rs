@@ -64,4 +64,8 @@ pub struct ServerShard {
     pub disk_free_bytes: Option<u64>,
     /// Bytes of the store's device that are held in reserve; 0 without a reserve.
     pub reserve_bytes: u64,
+    /// What an acknowledged job survives: `quorum` or `storage` (the loss of the database's primary), `alone` (a crash of
+    /// it) or `none`; absent if the store is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
 }

@@ -4,6 +4,7 @@ mod chaos;
 mod cluster;
 mod cluster_example;
 mod cluster_import;
+mod cluster_orders;
 mod dashboard;
 mod disk_full;
 mod documents;

@@ -47,6 +47,7 @@ impl From<ServerShard> for v1::ServerShard {
             store_bytes: shard.store_bytes,
             disk_free_bytes: shard.disk_free_bytes,
             reserve_bytes: shard.reserve_bytes,
+            durability: shard.durability.unwrap_or_default(),
         }
     }
 }
@@ -65,6 +66,7 @@ impl From<v1::ServerShard> for ServerShard {
             store_bytes: wire.store_bytes,
             disk_free_bytes: wire.disk_free_bytes,
             reserve_bytes: wire.reserve_bytes,
+            durability: non_empty(wire.durability),
         }
     }
 }
@@ -137,6 +139,7 @@ mod tests {
             store_bytes: Some(1),
             disk_free_bytes: Some(2),
             reserve_bytes: 3,
+            durability: Some("quorum".to_owned()),
         };
         let new = ServerShard {
             health: "ready".to_owned(),

@@ -34,13 +34,18 @@ const OWN_PATHS: [&str; 11] = [
     "/api/v1/nodes",
     "/api/v1/shards",
 ];
+/// Beginnings of paths of HTTP about the cluster, which every node knows.
+const OWN_PREFIXES: [&str; 2] = ["/api/v1/nodes/", "/api/v1/shards/"];
 /// Calls of gRPC about the server itself.
-const OWN_CALLS: [&str; 5] = [
+const OWN_CALLS: [&str; 8] = [
     "/ganger.v1.Admin/WhoAmI",
     "/ganger.v1.Admin/GetServer",
     "/ganger.v1.Admin/ListAlerts",
     "/ganger.v1.Admin/ListNodes",
     "/ganger.v1.Admin/ListShards",
+    "/ganger.v1.Admin/DrainNode",
+    "/ganger.v1.Admin/ResumeNode",
+    "/ganger.v1.Admin/MoveShard",
 ];
 
 /// Where a request goes.
@@ -179,7 +184,7 @@ fn is_about_server(protocol: Protocol, path: &str) -> bool {
     if protocol == Protocol::Grpc {
         return OWN_CALLS.contains(&path) || path.starts_with("/grpc.");
     }
-    OWN_PATHS.contains(&path)
+    OWN_PATHS.contains(&path) || OWN_PREFIXES.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// Returns the shard that a request names: by the job in its path, its header, or its query; `None` if it names none.
