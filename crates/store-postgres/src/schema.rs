@@ -43,7 +43,7 @@ BEGIN
         END;
     END IF;
     IF NOT pg_has_role(current_user, '{ADMIN}', membership) THEN EXECUTE format('GRANT {ADMIN} TO %I', current_user); END IF;
-    -- Whoever does not own the database cannot pass its rights on, and makes the schemas with his own.
+    -- An operator who does not own the database cannot pass its rights on, and makes the schemas with their own.
     IF has_database_privilege(current_database(), 'CREATE WITH GRANT OPTION') THEN
         EXECUTE format('GRANT CREATE, CONNECT ON DATABASE %I TO {ADMIN}', current_database());
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO {NODE}', current_database());

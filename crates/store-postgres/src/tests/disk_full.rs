@@ -79,7 +79,7 @@ impl SmallDisk {
         }
     }
 
-    /// Makes room again.
+    /// Frees the room that [`SmallDisk::fill`] took.
     fn make_room(&self) {
         fs::remove_file(self.filler()).expect("it is there");
     }
