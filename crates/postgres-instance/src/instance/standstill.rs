@@ -1,6 +1,8 @@
-//! A server that stands still: its processes are stopped and continued, as on a machine that is suspended.
+//! A server that stands still: its processes are stopped and continued, as on a machine that is suspended, or all
+//! killed at once, as on one that loses its power.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
@@ -28,6 +30,20 @@ impl Instance {
         signal("CONT", &BTreeSet::from([server]))
     }
 
+    /// Kills all processes of the server at once. After [`Instance::kill`] sessions live on for a moment, in which they may
+    /// confirm commits.
+    ///
+    /// # Errors
+    /// If the server does not run.
+    pub fn crash(&mut self) -> io::Result<()> {
+        let server = self.process()?;
+        signal("STOP", &BTreeSet::from([server]))?;
+        let mut all = children(server)?;
+        all.insert(server);
+        signal("KILL", &all)?;
+        self.wait_for_end()
+    }
+
     /// Makes a standby follow this server, for example after a promotion.
     ///
     /// # Errors
@@ -45,15 +61,18 @@ impl Instance {
 
 /// Sends a signal to processes. One that has ended meanwhile is no error.
 fn signal(name: &str, processes: &BTreeSet<u32>) -> io::Result<()> {
-    for process in processes {
-        let sent = run(Command::new("kill")
-            .arg(format!("-{name}"))
-            .arg(process.to_string()));
-        if fs::exists(format!("/proc/{process}"))? {
-            sent?;
-        }
+    if processes.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut kill = Command::new("kill");
+    kill.arg(format!("-{name}"));
+    kill.args(processes.iter().map(u32::to_string));
+    let sent = run(&mut kill);
+    let is_gone = |process: &u32| !Path::new(&format!("/proc/{process}")).exists();
+    if processes.iter().any(is_gone) {
+        return Ok(());
+    }
+    sent
 }
 
 /// Returns the processes whose parent this is.
