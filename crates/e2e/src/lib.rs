@@ -10,6 +10,7 @@
 )]
 
 pub mod api;
+pub mod balanced_load;
 pub mod binary;
 pub mod chaos;
 pub mod checker;
@@ -17,10 +18,12 @@ pub mod clients;
 pub mod cluster;
 pub mod command;
 pub mod disks;
+pub mod hand_overs;
 pub mod history;
 pub mod http;
 pub mod load;
 pub mod network;
+pub mod nodes;
 pub mod ports;
 pub mod quantumleap;
 pub mod random;

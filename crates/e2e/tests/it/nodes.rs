@@ -1,124 +1,24 @@
 //! Several nodes over one PostgreSQL: killed under load, stopped and continued, stopped in order.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use ganger_e2e::cluster::TestCluster;
 use ganger_e2e::command::{run_successfully, wait_for};
 use ganger_e2e::http::{Client, Response};
 use ganger_e2e::load::{Load, Plan};
-use ganger_e2e::server::{Server, Setup, TIMEOUT};
+use ganger_e2e::nodes::LEASE;
+pub(crate) use ganger_e2e::nodes::{Nodes, ask, drain};
+use ganger_e2e::server::{Setup, TIMEOUT};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Ownership lease of the nodes: the shortest one.
-const LEASE: &str = "2s";
-/// Time in which a shard must have a new owner, on a machine that does other things too.
-const TAKE_OVER_MAX: Duration = Duration::from_secs(60);
 /// Faults of the node that owns the shard of the load.
 const CYCLES: usize = 8;
-
-/// Nodes of one cluster.
-pub(crate) struct Nodes {
-    pub(crate) cluster: TestCluster,
-    started: BTreeMap<String, (Setup, Server)>,
-    _directories: Vec<tempfile::TempDir>,
-}
-
-impl Nodes {
-    /// Starts nodes over a cluster with so many shards; `None` where there is no PostgreSQL.
-    pub(crate) fn start(test: &str, shards: u32, names: &[&str]) -> Result<Option<Self>> {
-        Self::start_with(test, shards, names, LEASE)
-    }
-
-    /// Starts nodes with an ownership lease; see [`Nodes::start`].
-    fn start_with(test: &str, shards: u32, names: &[&str], lease: &str) -> Result<Option<Self>> {
-        let Some(cluster) = TestCluster::new(test, shards)? else {
-            return Ok(None);
-        };
-        let (mut started, mut directories) = (BTreeMap::new(), Vec::new());
-        for name in names {
-            let directory = tempfile::tempdir()?;
-            let setup = cluster.member(directory.path(), name, lease)?;
-            let server = setup.start()?;
-            started.insert((*name).to_owned(), (setup, server));
-            directories.push(directory);
-        }
-        Ok(Some(Self {
-            cluster,
-            started,
-            _directories: directories,
-        }))
-    }
-
-    pub(crate) fn setup(&self, name: &str) -> &Setup {
-        &self.started[name].0
-    }
-
-    pub(crate) fn server(&mut self, name: &str) -> &mut Server {
-        &mut self.started.get_mut(name).expect("it is a node").1
-    }
-
-    /// Returns a node other than this one.
-    pub(crate) fn other(&self, name: &str) -> String {
-        let mut others = self.started.keys().filter(|node| *node != name);
-        others.next().expect("there are several").clone()
-    }
-
-    /// Returns the owner of a shard, as a node sees it.
-    pub(crate) fn owner(&self, seen_by: &str, shard: &str) -> Result<Option<String>> {
-        let shards = ask(self.setup(seen_by), "/api/v1/shards")?.json();
-        let shards = shards["shards"].as_array().context("there is a list")?;
-        let mut found = shards.iter().filter(|it| it["shard"] == shard);
-        let found = found.next().context("the shard is listed")?;
-        Ok(found["owner"].as_str().map(str::to_owned))
-    }
-
-    /// Waits until another node than `last` owns a shard and answers for it through `seen_by`; returns its name.
-    fn wait_for_owner(&self, seen_by: &str, shard: &str, last: &str) -> Result<String> {
-        let begun = Instant::now();
-        let setup = self.setup(seen_by);
-        loop {
-            let owner = self.owner(seen_by, shard)?.filter(|owner| owner != last);
-            if let Some(owner) = owner
-                && let Ok(listed) = ask(setup, &format!("/api/v1/jobs?limit=1&shard={shard}"))
-                && listed.status == 200
-            {
-                return Ok(owner);
-            }
-            if begun.elapsed() > TAKE_OVER_MAX {
-                bail!("no node took shard {shard} over:\n{}", setup.log_text());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Stops all nodes in order.
-    pub(crate) fn stop(mut self) -> Result<()> {
-        for (setup, server) in self.started.values_mut() {
-            server.stop()?;
-            setup.expect_no_panic()?;
-        }
-        Ok(())
-    }
-}
-
-/// Drains a node, or takes that back with `--undo`.
-pub(crate) fn drain(nodes: &Nodes, node: &str, undo: &[&str]) -> Result<()> {
-    let (store, password) = (nodes.cluster.address(), nodes.cluster.password_file());
-    let command = ["cluster", "drain", node, "--store", &store];
-    let password = ["--store-password-file", &password];
-    run_successfully(&[&command, &password[..], undo].concat(), &[]).map(drop)
-}
-
-pub(crate) fn ask(setup: &Setup, path: &str) -> Result<Response> {
-    let answer = setup.client().request("GET", path, &Value::Null);
-    answer.map_err(|error| anyhow!("{path}: {error:?}"))
-}
 
 #[test]
 fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Result<()> {
