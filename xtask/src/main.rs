@@ -1,5 +1,5 @@
 //! Development tools: `cargo xtask tidy`, `ci`, `dependencies`, `features`, `sim`, `powercut`, `fuzz`, `abuse`, `chaos`,
-//! `bench-cluster`, `bench-dashboard`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
+//! `bench-cluster`, `bench-failover`, `bench-dashboard`, `bench-peers`, `bench-redis`, `bench-quantumleap`.
 //!
 //! Each tool is a module that runs other programs and reads files; no part of the product depends on them.
 
@@ -12,6 +12,7 @@
 mod abuse;
 mod bench_cluster;
 mod bench_dashboard;
+mod bench_failover;
 mod bench_peers;
 mod bench_quantumleap;
 mod bench_redis;
@@ -51,6 +52,9 @@ usage: cargo xtask COMMAND
                  `--help` tells the options
   bench-cluster [RUNS]
                  measure a shard in PostgreSQL, without and with a synchronous standby, beside one in a file; 3 runs
+  bench-failover [OPTIONS]
+                 measure how long a killed node, restarts in turn and a promoted standby stop a cluster over PostgreSQL,
+                 and whether jobs are lost then; `--help` tells the options
   bench-dashboard [OPTIONS]
                  measure the pages of the dashboard with millions of jobs, and the load beside ten open pages
   bench-redis    measure the Redis port beside Redis with published clients and the script of qless
@@ -85,6 +89,7 @@ fn run(arguments: &[String]) -> Result<()> {
         (bench_peers::bare::COMMAND, rest) => bench_peers::bare::serve(rest),
         ("bench-peers", rest) => bench_peers::run(rest),
         ("bench-cluster", rest) => bench_cluster::run(rest),
+        ("bench-failover", rest) => bench_failover::run(rest),
         ("bench-dashboard", rest) => bench_dashboard::run(rest),
         ("bench-redis", rest) => bench_redis::run(rest),
         ("bench-quantumleap", rest) => bench_quantumleap::run(rest),

@@ -7,18 +7,17 @@ mod case;
 mod fault;
 mod links;
 mod sockets;
-mod topology;
+pub(crate) mod topology;
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 pub use self::case::{Case, Fault, FormerPrimary, Moment, Target, all_cases};
-use self::topology::{LEASE, Topology, node_name};
+use self::topology::{Databases, LEASE, Topology, node_name};
 use crate::checker::Counts;
-use crate::history::{Elapsed, Exchange, Operation, Outcome};
+use crate::history::{Elapsed, Exchange, Operation, Outcome, longest_gap};
 use crate::load::{Load, Plan};
 use crate::random::Random;
 use crate::server::tail;
@@ -26,11 +25,11 @@ use crate::server::tail;
 /// Time after a fault in which every node must serve again.
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
 /// Time in which all jobs must have ended after the last fault.
-const FINISH_MAX: Duration = Duration::from_secs(120);
+pub(crate) const FINISH_MAX: Duration = Duration::from_secs(120);
 /// Rounds after which the history is checked, and another load begins: finished jobs are kept for a time only.
 const ROUNDS_OF_A_LOAD: usize = 15;
 /// Longest time that a client waits for an answer before it asks another node.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
 /// Completions after a fault that show that the load goes on.
 const COMPLETIONS: usize = 5;
 
@@ -77,8 +76,12 @@ pub struct Report {
 /// If a node does not serve after a fault, ends by itself or panics, or if the history shows that a promise was broken.
 /// The error names the directory with the logs of the nodes.
 pub fn run(options: &Options, report: impl FnMut(&Round)) -> Result<Option<Report>> {
-    let Some(mut topology) = Topology::start(&options.test, options.standbys, options.has_pooler)?
-    else {
+    let databases = Databases {
+        standbys: options.standbys,
+        confirming: options.standbys,
+        has_pooler: options.has_pooler,
+    };
+    let Some(mut topology) = Topology::start(&options.test, databases)? else {
         return Ok(None);
     };
     let done = run_rounds(&mut topology, options, report);
@@ -95,11 +98,7 @@ fn run_rounds(
     options: &Options,
     mut report: impl FnMut(&Round),
 ) -> Result<Report> {
-    let servers: Vec<SocketAddr> = topology
-        .nodes
-        .iter()
-        .map(|node| node.setup.address)
-        .collect();
+    let servers = topology.addresses();
     let mut random = Random::new(options.seed);
     let mut all = Report {
         rounds: Vec::new(),
@@ -112,6 +111,7 @@ fn run_rounds(
             producers: 2,
             workers: 3,
             backlog_max: 60,
+            every: Duration::ZERO,
         };
         let load = Load::start_at(&servers, PATIENCE, plan);
         for case in cases {
@@ -146,7 +146,7 @@ fn run_round(
 }
 
 /// Waits until the load goes on, and every node is ready and reads the shard of the load.
-fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Result<()> {
+pub(crate) fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Result<()> {
     let (begun, completed) = (Instant::now(), load.completed());
     loop {
         let mut waits_for = None;
@@ -191,11 +191,7 @@ fn longest_pause(exchanges: &[Exchange], from: Elapsed, to: Elapsed) -> Duration
         .iter()
         .filter(is_change)
         .map(|exchange| exchange.answered_at);
-    let mut times: Vec<Elapsed> = times.filter(|at| (from..=to).contains(at)).collect();
-    times.extend([from, to]);
-    times.sort();
-    let pauses = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
-    pauses.max().unwrap_or_default()
+    longest_gap(times, from, to)
 }
 
 /// Returns a short description of a round, for a list.

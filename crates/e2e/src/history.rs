@@ -114,6 +114,20 @@ pub struct History {
     pub found: Vec<FinalJob>,
 }
 
+/// Returns the longest time in which nothing happened, from the one time to the other. `times` is when something did, in
+/// any order.
+pub fn longest_gap(
+    times: impl IntoIterator<Item = Elapsed>,
+    from: Elapsed,
+    to: Elapsed,
+) -> Duration {
+    let inside = times.into_iter().filter(|at| (from..=to).contains(at));
+    let mut times: Vec<Elapsed> = inside.chain([from, to]).collect();
+    times.sort();
+    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    gaps.max().unwrap_or_default()
+}
+
 /// Records exchanges from many threads.
 #[derive(Clone, Debug)]
 pub struct Recorder {
@@ -191,5 +205,22 @@ impl Recorder {
             .clone();
         all.sort_by_key(|exchange| exchange.sent_at);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_gap_is_found_between_times_in_any_order_and_at_both_ends() {
+        let at = Duration::from_millis;
+        let gap = |times: &[u64]| longest_gap(times.iter().copied().map(at), at(100), at(200));
+        assert_eq!(gap(&[150, 110, 120]), at(50));
+        assert_eq!(gap(&[190, 170, 110]), at(60));
+        assert_eq!(gap(&[160]), at(60));
+        assert_eq!(gap(&[]), at(100));
+        // Times before and after do not count.
+        assert_eq!(gap(&[50, 130, 290]), at(70));
     }
 }

@@ -18,6 +18,7 @@ pub mod clients;
 pub mod cluster;
 pub mod command;
 pub mod disks;
+pub mod figures;
 pub mod hand_overs;
 pub mod history;
 pub mod http;

@@ -21,17 +21,33 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 /// Connections are made before the first job is due.
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
 
-/// What was measured: from before the enqueue was sent until the consumer has the job.
+/// Median, 99th percentile and maximum of measured times; of this load, from before the enqueue was sent until the
+/// consumer has the job.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
     /// Number of jobs that were measured.
     pub samples: usize,
-    /// The median time from enqueue to start.
+    /// The median of the times.
     pub p50: Duration,
-    /// The 99th percentile of the time from enqueue to start.
+    /// The 99th percentile of the times; of up to 100 times, the longest.
     pub p99: Duration,
-    /// The longest time from enqueue to start.
+    /// The longest of the times.
     pub max: Duration,
+}
+
+impl Latency {
+    /// Returns the latency that these times show; `None` without any.
+    pub fn of(mut samples: Vec<Duration>) -> Option<Self> {
+        samples.sort();
+        let last = samples.len().checked_sub(1)?;
+        let at = |percent: usize| samples[(samples.len() * percent / 100).min(last)];
+        Some(Self {
+            samples: samples.len(),
+            p50: at(50),
+            p99: at(99),
+            max: at(100),
+        })
+    }
 }
 
 /// The latency at so many jobs a second from all producers together, and what the server used for each job.
@@ -72,7 +88,8 @@ pub async fn measure(
     consumers.check()?;
     load.stop();
     consumers.stop().await;
-    Ok((measured, summarize(samples)))
+    let latency = Latency::of(samples).ok_or_else(|| Error::failed("no job was measured"))?;
+    Ok((measured, latency))
 }
 
 /// How long each job took, once all have started.
@@ -96,17 +113,6 @@ async fn samples(
     Ok(samples)
 }
 
-fn summarize(mut samples: Vec<Duration>) -> Latency {
-    samples.sort();
-    let at = |percent: usize| samples[(samples.len() * percent / 100).min(samples.len() - 1)];
-    Latency {
-        samples: samples.len(),
-        p50: at(50),
-        p99: at(99),
-        max: at(100),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,10 +120,12 @@ mod tests {
     #[test]
     fn percentiles_are_taken_from_the_sorted_samples() {
         let samples = (1..=100).rev().map(Duration::from_millis).collect();
-        let latency = summarize(samples);
+        let latency = Latency::of(samples).expect("there are samples");
         assert_eq!(latency.p50, Duration::from_millis(51));
         assert_eq!(latency.p99, Duration::from_millis(100));
         assert_eq!(latency.max, Duration::from_millis(100));
-        assert_eq!(summarize(vec![Duration::ZERO]).p99, Duration::ZERO);
+        let one = Latency::of(vec![Duration::ZERO]);
+        assert_eq!(one.map(|one| one.p99), Some(Duration::ZERO));
+        assert!(Latency::of(Vec::new()).is_none());
     }
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use ganger_postgres_instance::{Instance, Pooler, missing_pooler};
 
 use super::links::{End, Links};
@@ -36,17 +36,28 @@ pub(super) struct Node {
 }
 
 /// One server of the database, with its number in the nodes' list of hosts.
-pub(super) struct Database {
+pub(crate) struct Database {
     /// Its place in the list of hosts.
-    pub(super) number: usize,
+    pub(crate) number: usize,
     /// The standby that has this number now.
-    pub(super) instance: Instance,
+    pub(crate) instance: Instance,
+}
+
+/// The servers of the database, and what is before them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Databases {
+    /// Number of standbys of the primary.
+    pub(crate) standbys: usize,
+    /// Number of standbys for which a commit waits.
+    pub(crate) confirming: usize,
+    /// Whether nodes reach the primary through a pooler.
+    pub(crate) has_pooler: bool,
 }
 
 /// The whole of it.
-pub(super) struct Topology {
+pub(crate) struct Topology {
     /// The cluster. Its server is the primary of the database.
-    pub(super) cluster: TestCluster,
+    pub(crate) cluster: TestCluster,
     /// Number of the primary.
     pub(super) primary: usize,
     /// The other servers of the database.
@@ -55,13 +66,19 @@ pub(super) struct Topology {
     pub(super) nodes: Vec<Node>,
     /// The links between all of them.
     pub(super) links: Links,
+    confirming: usize,
     pooler: Option<Pooler>,
     directory: tempfile::TempDir,
 }
 
 impl Topology {
     /// Starts everything; `None`, and a note, where there is no PostgreSQL, or no pooler if one is asked for.
-    pub(super) fn start(test: &str, standbys: usize, has_pooler: bool) -> Result<Option<Self>> {
+    pub(crate) fn start(test: &str, databases: Databases) -> Result<Option<Self>> {
+        let Databases {
+            standbys,
+            confirming,
+            has_pooler,
+        } = databases;
         if let Some(reason) = missing_pooler().filter(|_| has_pooler) {
             note_skip(test, &reason);
             return Ok(None);
@@ -76,13 +93,14 @@ impl Topology {
             standbys: Vec::new(),
             nodes: Vec::new(),
             links: Links::default(),
+            confirming,
             pooler: None,
             directory: tempfile::Builder::new().prefix("ganger-chaos").tempdir()?,
         };
         for number in 1..=standbys {
             topology.add_standby(number)?;
         }
-        topology.wait_for_standbys(standbys)?;
+        topology.confirm_by_standbys()?;
         if has_pooler {
             topology.start_pooler()?;
         }
@@ -100,13 +118,26 @@ impl Topology {
         Ok((0..NODES).find(|number| node_name(*number) == owner))
     }
 
+    /// Addresses of the nodes, by their numbers.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.nodes.iter().map(|node| node.setup.address);
+        addresses.collect()
+    }
+
+    /// Opens links from one more client to all servers of the database; returns their addresses.
+    pub(crate) fn links_of_client(&self) -> Result<Vec<SocketAddr>> {
+        let databases = 0..=self.standbys.len();
+        let links = databases.map(|database| self.links.to_database(NODES, database));
+        links.collect()
+    }
+
     /// Directory with what the nodes logged.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
     /// Keeps that directory after the end.
-    pub(super) fn keep_logs(&mut self) {
+    pub(crate) fn keep_logs(&mut self) {
         self.directory.disable_cleanup(true);
     }
 
@@ -134,10 +165,10 @@ impl Topology {
         Ok(fs::write(&node.clock, format!("{hours:+}h\n"))?)
     }
 
-    /// Promotes the first standby, which the others follow then. The former primary is returned, and nobody's standby.
-    pub(super) fn promote(&mut self) -> Result<Database> {
-        ensure!(!self.standbys.is_empty(), "there is no standby");
-        let new = self.standbys.remove(0);
+    /// Promotes the standby that has received most, which the others follow then. The former primary is returned, and
+    /// nobody's standby.
+    pub(crate) fn promote(&mut self) -> Result<Database> {
+        let new = self.standbys.remove(self.most_advanced()?);
         // The others follow it before: one that still heard of the former primary could get ahead of the new one.
         for standby in &self.standbys {
             new.instance.lead(&standby.instance)?;
@@ -151,8 +182,23 @@ impl Topology {
         })
     }
 
+    /// Place in the list of the standby that has received most: if commits wait for fewer than all, another one may lack
+    /// some that were acknowledged.
+    fn most_advanced(&self) -> Result<usize> {
+        const RECEIVED: &str = "SELECT pg_wal_lsn_diff(
+            greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()), '0/0')::bigint";
+        let mut most = None;
+        for (place, standby) in self.standbys.iter().enumerate() {
+            let received: u64 = standby.instance.sql("postgres", RECEIVED)?.parse()?;
+            if most.is_none_or(|(_, bytes)| received > bytes) {
+                most = Some((place, received));
+            }
+        }
+        most.map(|(place, _)| place).context("there is no standby")
+    }
+
     /// Makes a new standby with this number, which is free.
-    pub(super) fn add_standby(&mut self, number: usize) -> Result<()> {
+    pub(crate) fn add_standby(&mut self, number: usize) -> Result<()> {
         let instance = self.cluster.postgres.standby(&format!("pg{number}"))?;
         self.links
             .lead(End::Database(number), loopback(instance.port()));
@@ -177,27 +223,34 @@ impl Topology {
         Ok(())
     }
 
-    /// Lets commits wait for so many standbys, and waits until they are there.
-    fn wait_for_standbys(&self, standbys: usize) -> Result<()> {
+    /// Lets commits wait for standbys, and waits until all are there.
+    fn confirm_by_standbys(&self) -> Result<()> {
         self.links
             .lead(End::Database(0), loopback(self.cluster.postgres.port()));
-        if standbys == 0 {
+        if self.standbys.is_empty() {
             return Ok(());
         }
-        let names: Vec<String> = (0..=standbys).map(|number| format!("pg{number}")).collect();
+        let names = (0..=self.standbys.len()).map(|number| format!("pg{number}"));
         let setting = format!(
-            "ALTER SYSTEM SET synchronous_standby_names = 'ANY {standbys} ({})'",
-            names.join(", ")
+            "ALTER SYSTEM SET synchronous_standby_names = 'ANY {} ({})'",
+            self.confirming,
+            names.collect::<Vec<_>>().join(", ")
         );
         let others = self.standbys.iter().map(|standby| &standby.instance);
         for server in others.chain([&self.cluster.postgres]) {
             server.sql("postgres", &setting)?;
             server.sql("postgres", "SELECT pg_reload_conf()")?;
         }
+        self.wait_for_standbys()
+    }
+
+    /// Waits until all standbys can confirm commits.
+    pub(crate) fn wait_for_standbys(&self) -> Result<()> {
+        let standbys = self.standbys.len().to_string();
         wait_for("the standbys", || {
             let sql =
                 "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')";
-            Ok((self.cluster.sql(sql)? == standbys.to_string()).then_some(()))
+            Ok((self.cluster.sql(sql)? == standbys).then_some(()))
         })
     }
 
@@ -237,7 +290,7 @@ impl Topology {
     }
 
     /// Stops all nodes in order; none may have panicked.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             node.server
                 .stop()

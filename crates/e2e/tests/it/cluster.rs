@@ -35,6 +35,7 @@ fn nothing_acknowledged_is_lost_whether_the_server_or_the_database_is_killed() -
         producers: 2,
         workers: 3,
         backlog_max: 100,
+        every: Duration::ZERO,
     };
     let load = Load::start(&nodes[0], plan);
     let mut random = Random::new(1);

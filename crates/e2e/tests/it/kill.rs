@@ -27,6 +27,7 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
             producers: 2,
             workers: 4,
             backlog_max: 200,
+            every: Duration::ZERO,
         },
     );
 

@@ -32,6 +32,7 @@ fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Resul
         producers: 2,
         workers: 3,
         backlog_max: 100,
+        every: Duration::ZERO,
     };
     // The clients keep their node, which owns the shard of the load or passes requests on.
     let load = Load::start(nodes.setup("c"), plan);
@@ -78,6 +79,7 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
         producers: 2,
         workers: 2,
         backlog_max: 100,
+        every: Duration::ZERO,
     };
     let load = Load::start(nodes.setup("b"), plan);
     let mut owner = nodes.owner("a", "1")?.context("it has an owner")?;

@@ -120,6 +120,7 @@ fn cut_power_under_load(
             producers: 2,
             workers: 4,
             backlog_max: 200,
+            every: Duration::ZERO,
         },
     );
     for cycle in 0..cycles {
