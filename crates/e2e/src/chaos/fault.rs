@@ -339,7 +339,7 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
     let Database {
         number,
         mut instance,
-    } = topology.promote()?;
+    } = topology.promote(former)?;
     topology.restart_pooler()?;
     match former {
         FormerPrimary::Dead => {}

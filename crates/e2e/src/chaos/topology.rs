@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use ganger_postgres_instance::{Instance, Pooler, missing_pooler};
 
+use super::case::FormerPrimary;
 use super::links::{End, Links};
 use crate::cluster::{PASSWORD, TestCluster};
 use crate::command::wait_for;
@@ -167,11 +168,18 @@ impl Topology {
 
     /// Promotes the standby that has received most, which the others follow then. The former primary is returned, and
     /// nobody's standby.
-    pub(crate) fn promote(&mut self) -> Result<Database> {
+    pub(crate) fn promote(&mut self, former: FormerPrimary) -> Result<Database> {
         let new = self.standbys.remove(self.most_advanced()?);
         // The others follow it before: one that still heard of the former primary could get ahead of the new one.
         for standby in &self.standbys {
             new.instance.lead(&standby.instance)?;
+        }
+        if former != FormerPrimary::Dead {
+            let others = self.standbys.len().to_string();
+            wait_for("the other standbys to follow the new primary", || {
+                let sql = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+                Ok((new.instance.sql("postgres", sql)? == others).then_some(()))
+            })?;
         }
         new.instance.promote()?;
         let old = std::mem::replace(&mut self.cluster.postgres, new.instance);

@@ -9,7 +9,7 @@ use super::Progress;
 use super::probe::Probe;
 use super::report::Report;
 use crate::chaos::topology::{Database, Databases, Topology};
-use crate::chaos::{FINISH_MAX, PATIENCE, wait_until_all_serve};
+use crate::chaos::{FINISH_MAX, FormerPrimary, PATIENCE, wait_until_all_serve};
 use crate::checker::{self, Counts, Violation};
 use crate::history::{Exchange, Operation, Outcome, longest_gap};
 use crate::load::{Load, Plan};
@@ -113,7 +113,7 @@ fn promote(topology: &mut Topology, load: &Load, probe: &Probe) -> Result<Pauses
     let Database {
         number,
         instance: dead,
-    } = topology.promote()?;
+    } = topology.promote(FormerPrimary::Dead)?;
     wait_until_all_serve(topology, load)?;
     let (to, probe_to) = (load.recorder().now(), probe.now());
     drop(dead);
