@@ -69,6 +69,14 @@ impl Nodes {
         &self.started[name].0
     }
 
+    /// Returns the setup of a node, to change what it is started with next.
+    ///
+    /// # Panics
+    /// If there is no node of this name.
+    pub fn setup_mut(&mut self, name: &str) -> &mut Setup {
+        &mut self.started.get_mut(name).expect("it is a node").0
+    }
+
     /// Returns the process of a node.
     ///
     /// # Panics

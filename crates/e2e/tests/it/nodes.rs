@@ -235,11 +235,9 @@ fn a_node_stops_though_nobody_takes_its_shards() -> Result<()> {
         return Ok(());
     };
     nodes.server("a").stop()?;
-    let (setup, server) = nodes.started.get_mut("a").context("it was started")?;
-    setup
-        .arguments
-        .extend(["--drain-for", "2s"].map(str::to_owned));
-    *server = setup.start()?;
+    let arguments = ["--drain-for", "2s"].map(str::to_owned);
+    nodes.setup_mut("a").arguments.extend(arguments);
+    nodes.start_again("a")?;
     let directory = tempfile::tempdir()?;
     let other = nodes.cluster.member(directory.path(), "b", "60s")?;
     let still = other.start()?;
