@@ -14,7 +14,7 @@ pub enum DurabilityMode {
 }
 
 impl DurabilityMode {
-    /// All modes.
+    /// All modes, from the weakest to the strongest.
     pub const ALL: [Self; 4] = [Self::None, Self::Alone, Self::Storage, Self::Quorum];
 
     /// The mode in one word, for programs.
