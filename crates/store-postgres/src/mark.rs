@@ -15,6 +15,15 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The mark of a claim in the epoch `epoch` that found `last` to be the last commit: it is confirmed with the claim.
+    /// The claim itself is none: if it is lost before a commit follows, nobody misses anything.
+    pub fn of_claim(epoch: u64, last: u64) -> Self {
+        Self {
+            epoch: epoch >> CLAIM_BITS << CLAIM_BITS,
+            sequence: last,
+        }
+    }
+
     /// Number of rewinds that were accepted before.
     fn rewinds(self) -> u64 {
         self.epoch >> CLAIM_BITS
@@ -88,6 +97,18 @@ mod tests {
         assert!(mark(after, 101).is_missing_from(after, 100));
         assert!(mark(after, 50).is_missing_from(7, 100), "restored again");
         assert_eq!(epoch_after_rewind(after + 5), 2 << 32);
+    }
+
+    #[test]
+    fn what_a_claim_has_found_is_known_and_the_claim_itself_may_get_lost() {
+        let known = KnownMark::default();
+        known.learn(mark(3, 1));
+        let now = known.learn(Mark::of_claim(7, 2));
+        assert_eq!(now, mark(3, 2));
+        assert!(now.is_missing_from(7, 1));
+        assert!(!now.is_missing_from(6, 2), "the claim is lost alone");
+        let after = epoch_after_rewind(7);
+        assert_eq!(known.learn(Mark::of_claim(after + 3, 1)), mark(after, 1));
     }
 
     #[test]

@@ -15,6 +15,47 @@ fn lose_last_record(ground: &Ground, number: u32, sequence: u64) {
     ));
 }
 
+/// A commit whose outcome was unknown is acknowledged once its shard was taken back and has it.
+#[test]
+fn commits_that_a_claim_has_found_are_missed_if_they_get_lost() {
+    let Some(mut ground) = Ground::start("commits_that_a_claim_has_found") else {
+        return;
+    };
+    let number = ground.add_shard();
+    // Only the log has the commits, so that one can be taken out of it.
+    let mut settings = ground.settings();
+    settings.limits.has_row_thread = false;
+    let known = Arc::new(KnownMark::default());
+    let mut owner = store(settings, number).with_known(&known);
+    let opened = owner.open().expect("it is new");
+    owner
+        .commit(&commit(opened.epoch, 1))
+        .expect("it is committed");
+    // The second one is in the log, and its answer got lost.
+    ground.sql(&format!(
+        "INSERT INTO ganger_s_{number}.log_0 (seq, epoch, body)
+            SELECT 2, epoch, body FROM ganger_s_{number}.log_0 WHERE seq = 1"
+    ));
+    assert_eq!(known.now().sequence, 1);
+    // Its body is that of another place, which the load finds; the claim comes before.
+    drop(owner.take_back(opened.epoch));
+    assert_eq!(known.now().sequence, 2);
+    drop(owner);
+    lose_last_record(&ground, number, 2);
+    let refused = ground.store(number).with_known(&known).open();
+    assert!(
+        matches!(
+            refused,
+            Err(StoreError::Rewound {
+                found: 1,
+                known: 2,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn a_shard_that_has_lost_commits_is_closed_until_that_is_accepted() {
     let Some(mut ground) = Ground::start("a_shard_that_has_lost_commits") else {
