@@ -167,8 +167,8 @@ impl<B: Backend> ShardStore<B> {
         };
         let claim = claim::claim(&self.shared, &self.shard, claimant)?;
         let epoch = Epoch(claim.log.epoch);
-        // Whoever gets an answer now relies on these commits: those of another owner, and one of this owner whose
-        // outcome was unknown.
+        // Clients that get an answer from now on rely on these commits: on those of another owner, and on one of this
+        // owner whose outcome was unknown.
         self.known.learn(Mark::of_claim(epoch.0, claim.log.last));
         tracing::info!(
             store = backend.label(),
