@@ -46,7 +46,14 @@ pub enum OrderError {
     Failed(String),
 }
 
+/// Number of characters of a name that an error repeats.
+const SHOWN_MAX: usize = 80;
+
 impl OrderError {
+    fn no_node(node: &str) -> Self {
+        Self::NoNode(node.chars().take(SHOWN_MAX).collect())
+    }
+
     /// The stable code of the refusal; see docs/errors.md.
     pub fn code(&self) -> &'static str {
         match self {
@@ -69,7 +76,7 @@ pub async fn set_draining(
 ) -> Result<(), OrderError> {
     let (owners, control) = control(router)?;
     let state = owners.now();
-    let no_node = || OrderError::NoNode(node.to_owned());
+    let no_node = || OrderError::no_node(node);
     if !state.nodes.iter().any(|known| known.name == node) {
         return Err(no_node());
     }
@@ -100,7 +107,7 @@ fn check_move(state: &ClusterState, shard: &ShardId, node: &str) -> Result<(), O
         return Err(OrderError::NoShard(shard.clone()));
     }
     let Some(known) = state.nodes.iter().find(|known| known.name == node) else {
-        return Err(OrderError::NoNode(node.to_owned()));
+        return Err(OrderError::no_node(node));
     };
     if !known.is_live || known.is_draining {
         return Err(OrderError::TakesNone(node.to_owned()));
@@ -165,5 +172,7 @@ mod tests {
         assert_eq!(refused(&shard, "c"), Err("node_takes_no_shards"));
         assert_eq!(refused(&shard, "d"), Err("node_not_found"));
         assert_eq!(refused(&other, "a"), Err("unknown_shard"));
+        let long = check_move(&state, &shard, &"x".repeat(1_000_000)).expect_err("no such node");
+        assert!(long.to_string().len() < 200, "{long}");
     }
 }

@@ -30,6 +30,8 @@ const LOG: &str = "/log";
 const WAIT: &str = "wait=";
 /// Longest time for which an answer that has begun waits for the next owner of its shard.
 const AWAY_MAX: Duration = Duration::from_secs(30);
+/// Time after which an answer that ends early goes on at once; before it, after a pause.
+const MOVED_AGAIN_MIN: Duration = Duration::from_millis(200);
 /// Time after which a request that fails had reached an owner of its shard: the search for one takes less.
 const BEGUN_AFTER: Duration = Duration::from_secs(OWNER_WAIT_MAX.as_secs() + 1);
 
@@ -109,6 +111,7 @@ impl Asked {
         let answer = Answer {
             asked: self,
             frames: BodyStream::new(body),
+            began: Instant::now(),
         };
         let frames = futures::stream::unfold(answer, |mut answer| async move {
             let frame = answer.next().await?;
@@ -142,6 +145,8 @@ impl Asked {
 struct Answer {
     asked: Asked,
     frames: BodyStream<Body>,
+    /// Time at which this node began to answer.
+    began: Instant,
 }
 
 impl Answer {
@@ -157,8 +162,13 @@ impl Answer {
             let Some(place) = place.cloned() else {
                 return Some(Ok(frame));
             };
+            // A shard that has failed ends answers as soon as they begin, until its node has noticed.
+            if self.began.elapsed() < MOVED_AGAIN_MIN {
+                let until = Instant::now() + AWAY_MAX;
+                self.asked.may_try_again(until).await;
+            }
             match self.asked.continue_at(place).await {
-                Ok(body) => self.frames = BodyStream::new(body),
+                Ok(body) => (self.frames, self.began) = (BodyStream::new(body), Instant::now()),
                 Err(error) => return Some(Err(error)),
             }
         }
