@@ -36,7 +36,7 @@ use tonic::service::Routes;
 
 pub use authorization::Peer;
 pub use problem::{CODES, Problem};
-pub use rights::{is_read, right};
+pub use rights::{has_idempotency_key, is_read, right};
 pub use work::{Connect, WORK, WorkerRelay};
 
 use crate::authorization::Authorization;

@@ -30,5 +30,6 @@ pub use api::Settings;
 pub use host_check::HostCheck;
 pub use operations::rights;
 pub use problem::Problem;
+pub use request_context::has_idempotency_key;
 pub use request_extensions::Peer;
 pub use routes::routes;

@@ -58,12 +58,14 @@ impl Relay {
         lock(&self.shared.0).passed
     }
 
-    /// Counts bytes of replies from now on, and acts after this many.
+    /// Counts bytes of replies from now on, and acts after this many. Replies that were held back go on, or their
+    /// connections are cut if that is what happens now.
     pub fn limit(&self, bytes: u64, then: AtLimit) {
         *lock(&self.shared.0) = State {
             limit: Some((bytes, then)),
             ..State::default()
         };
+        self.shared.1.notify_all();
     }
 
     /// Waits until the relay holds replies back.
@@ -120,8 +122,8 @@ fn may_pass(count: usize, (state, changed): &(Mutex<State>, Condvar)) -> bool {
             state.is_held = true;
             changed.notify_all();
             let waited = changed.wait_while(state, |it| it.is_held);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
-            true
+            let state = waited.unwrap_or_else(PoisonError::into_inner);
+            !matches!(state.limit, Some((_, AtLimit::Cut)))
         }
         _ => true,
     }

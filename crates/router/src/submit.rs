@@ -150,6 +150,9 @@ impl Router {
             }
         }
         let submission = spread.into_one(graph);
+        let is_keyed = submission.idempotency_key.is_some();
+        // Once it was sent without an answer, no failure to send it again says that it was not taken.
+        let mut unknown = None;
         let mut busy = Busy::default();
         loop {
             let enqueued = match self.reach(shard) {
@@ -159,6 +162,12 @@ impl Router {
             match enqueued {
                 Err(error) if error.is_busy() && busy.pause().await => {}
                 Err(error) if self.waits_for_node(&error, moving).await => {}
+                Err(error @ RouteError::OutcomeUnknown { .. })
+                    if is_keyed && self.topology().owners().is_some() && moving.pause().await =>
+                {
+                    unknown = Some(error);
+                }
+                Err(error) if error.is_absence() => return Err(unknown.unwrap_or(error)),
                 outcome => return outcome,
             }
         }

@@ -137,12 +137,12 @@ impl ShardDispatch {
             Place::Elsewhere(elsewhere) => {
                 let (shard, request, session) = elsewhere.into_parts();
                 let caller = &visitor.identity;
-                let forwarded = self.try_forward_unread(Protocol::Http, &shard, request, caller);
+                let forwarded = self.try_forward_kept(Protocol::Http, &shard, request, caller);
                 match forwarded.await {
                     Ok(response) => return Ok(dashboard.answered_elsewhere(session, response)),
                     // The page says that the shard cannot be reached.
                     Err((_, Some(request))) => request,
-                    Err((words, None)) => return Ok(self.unreached(Protocol::Http, &words)),
+                    Err((error, None)) => return Ok(self.unanswered(Protocol::Http, &error)),
                 }
             }
         };

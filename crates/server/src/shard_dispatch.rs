@@ -4,8 +4,8 @@ mod continued;
 mod forwarding;
 mod hand_over;
 mod in_flight;
+mod kept_body;
 mod routing;
-mod unread_body;
 mod waiting;
 mod worker_streams;
 
@@ -18,7 +18,7 @@ use axum::response::IntoResponse as _;
 use ganger_access::{Audit, CONTINUE, Identity, Outcome, Record};
 use ganger_dialect_grpc::WorkerRelay;
 use ganger_dialect_http::Problem;
-use ganger_router::Router;
+use ganger_router::{RouteError, Router};
 use ganger_shard::Handle;
 use ganger_types::ShardId;
 use http::{Request, Response};
@@ -265,8 +265,8 @@ impl ShardDispatch {
         self.answer_at_shard(protocol, request, caller).await
     }
 
-    /// Answers a request here, or through the server of its shard. If a node of a cluster turns out to be gone before it
-    /// has got anything of the request, another one is waited for.
+    /// Answers a request here, or through the server of its shard. If a node of a cluster turns out to be gone, another one
+    /// is waited for, if the request may be sent again.
     pub(crate) async fn answer_at_shard(
         &self,
         protocol: Protocol,
@@ -274,6 +274,8 @@ impl ShardDispatch {
         caller: Identity,
     ) -> Response<Body> {
         let until = wait_until(request.headers());
+        // Once a change was sent without an answer, no failure to send it again says that it was not made.
+        let mut unknown = None;
         loop {
             let (head, body) = request.into_parts();
             let route = match caller {
@@ -283,7 +285,10 @@ impl ShardDispatch {
             };
             request = Request::from_parts(head, body);
             let shard = match route {
-                Err(problem) => return refuse(protocol, &problem),
+                Err(problem) => match unknown {
+                    Some(error) => return self.unanswered(protocol, &error),
+                    None => return refuse(protocol, &problem),
+                },
                 Ok(Route::Local(..)) if request.extensions().get::<ForPort>().is_some() => {
                     return self.answer_port(request, &caller).await;
                 }
@@ -310,14 +315,21 @@ impl ShardDispatch {
             }
             add_wait_left(request.headers_mut(), until);
             match self
-                .try_forward_unread(protocol, &shard, request, &caller)
+                .try_forward_kept(protocol, &shard, request, &caller)
                 .await
             {
                 Ok(response) => return response,
-                Err((words, unread)) => match unread.filter(|_| Instant::now() < until) {
-                    None => return self.unreached(protocol, &words),
-                    Some(again) => request = again,
-                },
+                Err((error, kept)) => {
+                    if matches!(error, RouteError::OutcomeUnknown { .. }) {
+                        unknown = Some(error.clone());
+                    }
+                    match kept.filter(|_| Instant::now() < until) {
+                        None => {
+                            return self.unanswered(protocol, unknown.as_ref().unwrap_or(&error));
+                        }
+                        Some(again) => request = again,
+                    }
+                }
             }
             self.wait_to_retry(until).await;
         }

@@ -14,6 +14,7 @@ mod import;
 mod import_faults;
 mod import_quantumleap;
 mod kill;
+mod lost_answers;
 mod moved_answers;
 mod node_ports;
 mod nodes;

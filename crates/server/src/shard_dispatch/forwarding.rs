@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::body::Body;
 use futures::StreamExt as _;
 use ganger_access::{BytesInProcess, Identity};
-use ganger_dialect_grpc::{WORK, is_read};
+use ganger_dialect_grpc::{WORK, has_idempotency_key, is_read};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::ShardId;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyStream, StreamBody};
 use hyper::body::Frame;
 
 use super::routing::SHARD;
-use super::{REFLECTION, ShardDispatch, unread_body};
+use super::{REFLECTION, ShardDispatch, kept_body};
 use crate::impersonation::{self, ON_BEHALF};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
@@ -45,6 +47,8 @@ const LONG_CALLS: [&str; 6] = [
     "/ganger.v1.Jobs/FollowLog",
     "/ganger.v1.Insight/Events",
 ];
+/// Methods whose first message may have an idempotency key.
+const KEYED_CALLS: [&str; 2] = ["/ganger.v1.Jobs/Enqueue", "/ganger.v1.Jobs/SubmitGraph"];
 /// Headers about the page in a browser; the first server has checked them.
 const BROWSER_HEADERS: [HeaderName; 3] = [
     header::ORIGIN,
@@ -102,39 +106,45 @@ impl ShardDispatch {
         caller: &Identity,
     ) -> Response<Body> {
         let forwarded = self.try_forward(protocol, shard, request, caller).await;
-        forwarded.unwrap_or_else(|words| self.unreached(protocol, &words))
+        forwarded.unwrap_or_else(|error| self.unanswered(protocol, &error))
     }
 
-    /// Forwards a request. If nothing of it was sent, returns the reason, and the request, if nobody has read from its
-    /// body.
-    pub(crate) async fn try_forward_unread(
+    /// Forwards a request. If no answer comes, returns the reason, and the request if it may be sent again: nothing of it
+    /// was sent, or it only reads, or it has an idempotency key (S40).
+    pub(crate) async fn try_forward_kept(
         &self,
         protocol: Protocol,
         shard: &ShardId,
         request: Request<Body>,
         caller: &Identity,
-    ) -> Result<Response<Body>, (String, Option<Request<Body>>)> {
+    ) -> Result<Response<Body>, (RouteError, Option<Request<Body>>)> {
         let (head, body) = request.into_parts();
-        let (unread, body) = unread_body::keep(body);
+        let is_harmless = !may_change(protocol, &head) || is_keyed(protocol, &head);
+        let is_keyed_call = protocol == Protocol::Grpc && KEYED_CALLS.contains(&head.uri.path());
+        let (kept, body) = kept_body::keep(body, is_harmless || is_keyed_call);
         let passed = Request::from_parts(head.clone(), body);
         let forwarded = self.try_forward(protocol, shard, passed, caller).await;
-        forwarded.map_err(|words| {
-            let body = unread.take();
-            (words, body.map(|body| Request::from_parts(head, body)))
+        forwarded.map_err(|error| {
+            let may_repeat = !matches!(error, RouteError::OutcomeUnknown { .. })
+                || is_harmless
+                || (is_keyed_call
+                    && kept.is_copy(|body| has_idempotency_key(head.uri.path(), body)));
+            let body = may_repeat.then(|| kept.take()).flatten();
+            (error, body.map(|body| Request::from_parts(head, body)))
         })
     }
 
     /// Forwards a request to the server of another shard.
     ///
     /// # Errors
-    /// If the server could not be reached: the reason.
+    /// If the server could not be reached, or gave no answer to a change.
     async fn try_forward(
         &self,
         protocol: Protocol,
         shard: &ShardId,
         mut request: Request<Body>,
         caller: &Identity,
-    ) -> Result<Response<Body>, String> {
+    ) -> Result<Response<Body>, RouteError> {
         // A stream is passed on as it arrives: nothing of it is kept here.
         if let Some(in_process) = request.extensions().get::<BytesInProcess>() {
             in_process.set(0);
@@ -151,7 +161,9 @@ impl ShardDispatch {
                 body
             });
         }
-        let may_change = may_change(protocol, &request);
+        let (head, body) = request.into_parts();
+        let may_change = may_change(protocol, &head);
+        request = Request::from_parts(head, body);
         self.add_forwarding_headers(request.headers_mut(), shard, caller);
         self.forwarded.count.fetch_add(1, Ordering::Relaxed);
         let answer = self.router.forward(shard, request);
@@ -166,22 +178,16 @@ impl ShardDispatch {
         let response = match answer {
             Ok(response) => response.map(Body::new),
             Err(RouteError::OutcomeUnknown { shard, reason }) if !may_change => {
-                let error = RouteError::Unreachable { shard, reason };
-                return Err(error.to_string());
+                return Err(RouteError::Unreachable { shard, reason });
             }
-            Err(error @ RouteError::OutcomeUnknown { .. }) => {
-                self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
-                let problem = Problem::new("outcome_unknown", error.to_string());
-                return Ok(refuse(protocol, &problem));
-            }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error),
         };
         if is_unknown_there(&response) {
             let error = RouteError::Unreachable {
                 shard: shard.clone(),
                 reason: "its server does not accept the token or certificate of this one: see `peer_token_file` and docs/shards.md".to_owned(),
             };
-            return Ok(self.unreached(protocol, &error.to_string()));
+            return Ok(self.unanswered(protocol, &error));
         }
         if is_waiting {
             return Ok(response.map(|body| self.until_stopping(body)));
@@ -237,13 +243,16 @@ impl ShardDispatch {
         (Body::new(StreamBody::new(frames)), cut)
     }
 
-    pub(crate) fn unreached(&self, protocol: Protocol, words: &str) -> Response<Body> {
+    /// Returns the response to a request that got no answer from the server of its shard.
+    pub(crate) fn unanswered(&self, protocol: Protocol, error: &RouteError) -> Response<Body> {
         self.forwarded.failed.fetch_add(1, Ordering::Relaxed);
-        let problem = Problem::new("shard_unreachable", words);
-        refuse(
-            protocol,
-            &problem.retry_after(std::time::Duration::from_secs(1)),
-        )
+        let problem = if matches!(error, RouteError::OutcomeUnknown { .. }) {
+            Problem::new("outcome_unknown", error.to_string())
+        } else {
+            let problem = Problem::new("shard_unreachable", error.to_string());
+            problem.retry_after(Duration::from_secs(1))
+        };
+        refuse(protocol, &problem)
     }
 }
 
@@ -293,11 +302,16 @@ pub(super) fn number<T: std::str::FromStr>(headers: &HeaderMap, name: &str) -> O
 }
 
 /// Whether a request may change something: without a response its outcome is then unknown.
-fn may_change(protocol: Protocol, request: &Request<Body>) -> bool {
+fn may_change(protocol: Protocol, head: &Parts) -> bool {
     if protocol == Protocol::Grpc {
-        return !is_read(request.uri().path());
+        return !is_read(head.uri.path());
     }
-    !request.method().is_safe()
+    !head.method.is_safe()
+}
+
+/// Whether a request over HTTP has an idempotency key that its operation heeds.
+fn is_keyed(protocol: Protocol, head: &Parts) -> bool {
+    protocol == Protocol::Http && ganger_dialect_http::has_idempotency_key(head)
 }
 
 /// Whether the other server does not know this one, which is not the caller's fault.
