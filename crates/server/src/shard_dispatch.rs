@@ -242,7 +242,7 @@ impl ShardDispatch {
             head.headers.remove(CONTINUE);
         }
         if is_of_peer && head.uri.path() == TAKE_SHARD {
-            return self.take_shard(named_shard(&head)).await;
+            return self.take_shard(named_shard(&head), body).await;
         }
         #[cfg(feature = "postgres")]
         if is_of_peer && head.uri.path() == MARKS {

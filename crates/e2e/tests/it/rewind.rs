@@ -1,6 +1,8 @@
 //! A database that is restored to an earlier time under its nodes: no shard goes on in silence without the jobs that
 //! were acknowledged since.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result, anyhow, ensure};
 use ganger_e2e::command::{run, run_successfully, wait_for};
 use serde_json::{Value, json};
@@ -143,6 +145,47 @@ fn a_database_restored_under_a_live_owner_closes_the_shard() -> Result<()> {
     }
     ensure!(status(&nodes)?.0 == "rewound");
     accept_and_go_on(&nodes, "b", &kept, &lost)?;
+    nodes.stop()
+}
+
+/// The message by which a node hands a shard over, saying that it ended with a commit that the database does not have.
+fn say_that_it_ended_later(nodes: &Nodes, taker: &str) -> Result<()> {
+    let url = format!("http://{}/peer/take-shard", nodes.setup(taker).address);
+    let marks =
+        json!({"marks": [{"shard": "1", "epoch": 1, "sequence": 1_000_000}], "server": null});
+    let told = Command::new("curl")
+        .args(["--silent", "--show-error", "--header", "ganger-shard: 1"])
+        .args(["--header", "ganger-on-behalf-of: none;test;admin@*"])
+        .args(["--data", &marks.to_string(), &url])
+        .output()
+        .context("cannot start curl")?;
+    ensure!(told.status.success(), "{told:?}");
+    Ok(())
+}
+
+#[test]
+fn a_node_that_takes_a_shard_heeds_where_it_ended_before() -> Result<()> {
+    const NAME: &str = "a_node_that_takes_a_shard_heeds";
+    let Some(nodes) = Nodes::start(NAME, 1, &["a", "b"])? else {
+        return Ok(());
+    };
+    let owner = nodes.owner("a", "1")?.context("the shard has an owner")?;
+    let taker = nodes.other(&owner);
+    enqueue(&nodes, &owner, 5)?;
+    say_that_it_ended_later(&nodes, &taker)?;
+    ensure!(known_commit(&nodes, &taker)? == 1_000_000);
+    run_successfully(
+        &[
+            "--server",
+            &format!("http://{}", nodes.setup(&owner).address),
+            "shards",
+            "move",
+            "1",
+            &taker,
+        ],
+        &[],
+    )?;
+    wait_for_refusal(&nodes, &taker)?;
     nodes.stop()
 }
 

@@ -80,7 +80,8 @@ impl Marks {
         json!({ "marks": marks.collect::<Vec<_>>(), "server": server })
     }
 
-    /// Adds what a message says. Marks of shards that the cluster does not have, as far as is known, are left out. Returns `None` if the message cannot be read.
+    /// Adds what a message says. Marks of shards that the cluster does not have, as far as is known, are left out. Returns
+    /// `None` if the message cannot be read.
     fn learn(&self, message: &[u8], shards: &[ShardId]) -> Option<()> {
         let message: Value = serde_json::from_slice(message).ok()?;
         if let Some(server) = message.get("server").filter(|server| !server.is_null()) {
@@ -113,22 +114,30 @@ impl Marks {
 impl ShardDispatch {
     /// Learns what another node knows, and answers with what is known here.
     pub(crate) async fn learn_marks(&self, body: Body) -> Response<Body> {
-        let read = axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await;
-        let owners = self.router().topology().owners();
-        let learned = match (self.marks(), owners, read) {
-            (Some(marks), Some(owners), Ok(message)) => marks
-                .learn(&message, &owners.shards())
-                .map(|()| marks.message()),
-            _ => None,
-        };
-        match learned {
-            Some(known) => Response::new(Body::from(known.to_string())),
+        let known = self
+            .try_learn_marks(body)
+            .await
+            .and_then(|()| self.what_is_known());
+        match known {
+            Some(known) => Response::new(Body::from(known)),
             None => {
                 let words =
                     "the marks of shards cannot be read: use one version of ganger on all nodes";
                 refuse(Protocol::Http, &Problem::new("invalid_value", words))
             }
         }
+    }
+
+    /// Learns what another node knows; `None` if its message cannot be read, or this is no node of a cluster.
+    pub(crate) async fn try_learn_marks(&self, body: Body) -> Option<()> {
+        let message = axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await.ok()?;
+        let owners = self.router().topology().owners()?;
+        self.marks()?.learn(&message, &owners.shards())
+    }
+
+    /// Returns the message with what this node knows; `None` if it is no node of a cluster.
+    pub(crate) fn what_is_known(&self) -> Option<String> {
+        Some(self.marks()?.message().to_string())
     }
 }
 

@@ -53,7 +53,8 @@ impl ShardDispatch {
 }
 
 impl ShardDispatch {
-    /// Tells the node that is to serve a shard that it can take it. Returns once that node serves it.
+    /// Tells the node that is to serve a shard that it can take it, and at which commit the shard ended here: the log must
+    /// go that far (S38). Returns once that node serves it.
     ///
     /// # Errors
     /// If the node cannot be reached, or does not serve the shard in time. Then it finds out by itself.
@@ -62,7 +63,11 @@ impl ShardDispatch {
         expect(dead_code, reason = "no shard moves")
     )]
     pub(crate) async fn tell_released(&self, shard: &ShardId) -> Result<(), String> {
-        let mut request = Request::new(Body::empty());
+        #[cfg(feature = "postgres")]
+        let known = self.what_is_known().unwrap_or_default();
+        #[cfg(not(feature = "postgres"))]
+        let known = String::new();
+        let mut request = Request::new(Body::from(known));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = Uri::from_static(TAKE_SHARD);
         let this_node = Identity::peer([shard.as_str()]);
@@ -75,11 +80,17 @@ impl ShardDispatch {
     }
 
     /// Answers [`ShardDispatch::tell_released`] of another node, once the shard is served here.
-    pub(super) async fn take_shard(&self, shard: Option<ShardId>) -> Response<Body> {
+    pub(super) async fn take_shard(&self, shard: Option<ShardId>, body: Body) -> Response<Body> {
         let Some(shard) = shard else {
             let words = format!("header {SHARD} is missing, or names no shard");
             return refuse(Protocol::Http, &Problem::new("invalid_value", words));
         };
+        #[cfg(feature = "postgres")]
+        if self.try_learn_marks(body).await.is_none() {
+            tracing::warn!(%shard, "the node that hands the shard over does not say where it ended");
+        }
+        #[cfg(not(feature = "postgres"))]
+        drop(body);
         self.released.notify_one();
         let until = Instant::now() + OWNER_WAIT_MAX;
         let is_here = || self.local().contains_key(&shard).then_some(());
