@@ -10,7 +10,6 @@ mod observed;
 mod why;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::admission::AdmissionControl;
 use crate::clock::Clock;
 use crate::core::{Request, WaiterId};
 use crate::events::{EventHub, PastEvents, Subscription};
+use crate::inbox::InboxSender;
 use crate::message_listener::{Listener, MessageListener};
 use crate::metrics::{MetricsSnapshot, ShardMetrics};
 use crate::numbers::CommitRate;
@@ -57,7 +57,7 @@ pub struct Handle {
 /// State shared by all handles of a shard.
 pub(crate) struct Shared {
     pub(crate) id: ShardId,
-    pub(crate) inbox: Sender<ThreadMessage>,
+    pub(crate) inbox: InboxSender<ThreadMessage>,
     pub(crate) admission: Arc<AdmissionControl>,
     pub(crate) hub: Arc<EventHub>,
     pub(crate) reads: Arc<ReadPool>,
@@ -89,7 +89,7 @@ impl Drop for Shared {
 
 /// Notifies the shard when the waiting caller has gone.
 struct CancelOnDrop {
-    inbox: Sender<ThreadMessage>,
+    inbox: InboxSender<ThreadMessage>,
     waiter: Option<WaiterId>,
 }
 

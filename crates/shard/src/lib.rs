@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod failures;
 mod handle;
+mod inbox;
 mod message_listener;
 pub mod metrics;
 mod numbers;

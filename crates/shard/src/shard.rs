@@ -1,7 +1,7 @@
 //! The threads around the core: one applies turns, one commits them, some read.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use crate::commit_executor::CommitExecutor;
 use crate::core::{Core, Output, RowRead, Seeds, StoreExecutor, StoreReport, StoreTask};
 use crate::events::EventHub;
 use crate::handle::{Handle, Shared};
+use crate::inbox::{self, Inbox, InboxSender};
 use crate::message_listener::MessageListener;
 use crate::metrics::ShardMetrics;
 use crate::numbers::CommitRate;
@@ -62,7 +63,7 @@ fn spawn<S: Store>(
     hooks: Hooks,
 ) -> std::io::Result<Handle> {
     let metrics = Arc::new(ShardMetrics::default());
-    let (inbox, messages) = channel();
+    let (inbox, messages) = inbox::inbox();
     let (health_out, health) = watch::channel(Health::Starting { jobs: 0 });
     let (over_out, is_over) = watch::channel(false);
     let (outbox_out, outbox) = watch::channel(0);
@@ -182,7 +183,7 @@ struct StoreThread<S: Store> {
 }
 
 /// Wakes the shard thread, also when the store thread ends, even by a panic.
-struct WakeOnDrop(Sender<ThreadMessage>);
+struct WakeOnDrop(InboxSender<ThreadMessage>);
 
 impl Drop for WakeOnDrop {
     fn drop(&mut self) {
@@ -232,7 +233,7 @@ struct ShardThread<S: Store> {
     core: Core<S::Reader, ReplyChannel>,
     line: TimeLine,
     clock: Arc<dyn Clock>,
-    messages: Receiver<ThreadMessage>,
+    messages: Inbox<ThreadMessage>,
     store_tasks: Option<Sender<StoreTask>>,
     reports: Receiver<Option<StoreReport<S::Reader>>>,
     /// Number of tasks sent to the store thread whose reports have not arrived.
@@ -242,7 +243,7 @@ struct ShardThread<S: Store> {
     /// Reports of reader threads, separate from the store's reports, so that the end of the store thread
     /// is still noticed.
     reader_reports: ChannelEnds<StoreReport<S::Reader>>,
-    wake: Sender<ThreadMessage>,
+    wake: InboxSender<ThreadMessage>,
     ending: StopGuard,
     batch_max: usize,
     pauses: PauseWatch,
@@ -436,17 +437,8 @@ impl<S: Store> ShardThread<S> {
         };
         self.pauses.sleep(now.elapsed.since(Elapsed(0)), at_most);
         let first = match wanted {
-            Some(Duration::ZERO) => self.messages.try_recv().ok(),
-            _ => match at_most {
-                None | Some(Duration::MAX) => {
-                    Some(self.messages.recv().unwrap_or(ThreadMessage::Stop))
-                }
-                Some(timeout) => match self.messages.recv_timeout(timeout) {
-                    Ok(message) => Some(message),
-                    Err(RecvTimeoutError::Timeout) => None,
-                    Err(RecvTimeoutError::Disconnected) => Some(ThreadMessage::Stop),
-                },
-            },
+            Some(Duration::ZERO) => self.messages.take(),
+            _ => self.messages.wait(at_most),
         };
         if let Some(message) = first {
             take_message(&mut self.core, message);
@@ -456,7 +448,7 @@ impl<S: Store> ShardThread<S> {
 
     /// Takes the messages that wait, up to a limit.
     fn take_queued_messages(&mut self) {
-        let queued = std::iter::from_fn(|| self.messages.try_recv().ok());
+        let queued = std::iter::from_fn(|| self.messages.take());
         for message in queued.take(self.batch_max) {
             take_message(&mut self.core, message);
         }
@@ -464,7 +456,7 @@ impl<S: Store> ShardThread<S> {
 
     /// Refuses the messages left in the channel, ends the threads and closes the store.
     fn finish(mut self, cause: &StopCause) {
-        while let Ok(message) = self.messages.try_recv() {
+        while let Some(message) = self.messages.take() {
             take_message(&mut self.core, message);
         }
         self.core.run(self.line.now(&*self.clock));

@@ -2,7 +2,6 @@
 
 mod external;
 
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ganger_store::StoredJob;
@@ -11,11 +10,16 @@ use ganger_types::{Grant, Namespace, Reply, RequestId};
 
 use crate::admission::Permit;
 use crate::core::{CallReply, QueueGauge, Request, Ticket, WaiterId};
+use crate::inbox::InboxSender;
 use crate::reply_slot::{self, Wake};
 use crate::{CallError, Delivery};
 pub(crate) use external::{PopOrigin, UndeliveredPop};
 
 /// A message for the shard thread.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all messages are requests, and none is kept"
+)]
 pub(crate) enum ThreadMessage {
     /// A request from a caller.
     Request(Request<ReplyChannel>),
@@ -39,7 +43,7 @@ pub(crate) struct QueueSnapshot {
 
 /// The lease request that grants belong to, so that they can be given back.
 pub(crate) struct LeaseOrigin {
-    pub(crate) home: Sender<ThreadMessage>,
+    pub(crate) home: InboxSender<ThreadMessage>,
     pub(crate) waiter: WaiterId,
     pub(crate) request: Option<(Namespace, RequestId)>,
 }

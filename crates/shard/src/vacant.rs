@@ -1,7 +1,6 @@
 //! The handle of a shard that is not here.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 use ganger_types::{Position, ShardId};
@@ -11,6 +10,7 @@ use crate::admission::AdmissionControl;
 use crate::clock::Clock;
 use crate::events::EventHub;
 use crate::handle::Shared;
+use crate::inbox::inbox;
 use crate::message_listener::MessageListener;
 use crate::metrics::ShardMetrics;
 use crate::numbers::CommitRate;
@@ -42,7 +42,7 @@ impl Handle {
         Self {
             shared: Arc::new(Shared {
                 id: shard.clone(),
-                inbox: channel().0,
+                inbox: inbox().0,
                 admission: AdmissionControl::new(&settings, Arc::clone(&metrics)),
                 hub,
                 reads: ReadPool::closed(check.clone(), Arc::clone(&metrics)),

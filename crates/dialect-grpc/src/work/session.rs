@@ -14,6 +14,7 @@ use ganger_types::command::Lease;
 use ganger_types::{JobKey, LeaseToken, RequestId};
 use prost::Message as _;
 use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
@@ -156,6 +157,8 @@ impl Session {
                 granted = waiting(&mut self.asking) => {
                     self.asking = None;
                     self.deliver(granted).await?;
+                    // The jobs go out before the next ones are asked for, which wakes the shard.
+                    yield_now().await;
                 }
                 Some(applied) = self.in_flight.next() => {
                     let message = self.take_applied(applied);

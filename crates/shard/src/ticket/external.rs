@@ -1,15 +1,14 @@
 //! Elements of lists on their way to their callers.
 
-use std::sync::mpsc::Sender;
-
 use ganger_types::{KeyWait, Popped};
 
 use super::ThreadMessage;
 use crate::core::{Request, UndeliveredElement};
+use crate::inbox::InboxSender;
 
 /// The request that took an element, so that it can be put back.
 pub(crate) struct PopOrigin {
-    pub(crate) home: Sender<ThreadMessage>,
+    pub(crate) home: InboxSender<ThreadMessage>,
     pub(crate) wait: KeyWait,
 }
 
