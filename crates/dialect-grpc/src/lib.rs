@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod authorization;
+mod continued;
 mod decode;
 mod encode;
 pub mod merged;
@@ -35,6 +36,7 @@ use tonic::codegen::Service as _;
 use tonic::service::Routes;
 
 pub use authorization::Peer;
+pub use continued::{EVENTS, LongCall, message_bytes, whole_messages};
 pub use problem::{CODES, Problem};
 pub use rights::{has_idempotency_key, is_read, right};
 pub use work::{Connect, WORK, WorkerRelay};

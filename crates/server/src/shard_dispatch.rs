@@ -1,6 +1,7 @@
 //! Routes a request to its shard: to the dialects over a shard of this process, or to the server that owns it.
 
 mod continued;
+mod continued_calls;
 mod forwarding;
 mod hand_over;
 mod in_flight;
@@ -16,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use ganger_access::{Audit, CONTINUE, Identity, Outcome, Record};
-use ganger_dialect_grpc::WorkerRelay;
+use ganger_dialect_grpc::{EVENTS as EVENTS_CALL, WorkerRelay};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_shard::Handle;
@@ -255,6 +256,9 @@ impl ShardDispatch {
         if is_of_known_caller && self.is_continued(protocol, &head) {
             return self.answer_continued(head, caller).await;
         }
+        if is_of_known_caller && self.is_continued_call(protocol, &head) {
+            return self.answer_continued_call(head, body, caller).await;
+        }
         let mut request = Request::from_parts(head, body);
         if is_of_known_caller && self.is_relayed(protocol, request.uri().path()) {
             return self.relay_worker(request, caller).await;
@@ -299,7 +303,7 @@ impl ShardDispatch {
                     }
                     request.extensions_mut().insert(caller);
                     // A stream of events ends when the shard has closed, which therefore does not wait for it.
-                    let is_waited_for = request.uri().path() != EVENTS;
+                    let is_waited_for = ![EVENTS, EVENTS_CALL].contains(&request.uri().path());
                     let response = dialects.answer(protocol, request).await;
                     if is_waited_for {
                         return entered.until_read(response);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use ganger_access::StreamPermit;
 use ganger_document::view::event::{PAST_DEFAULT, PAST_LOOKED_MAX, PAST_MAX};
 use ganger_document::view::event_sums::{EventSums, IntervalSums, SUMS_EVERY};
@@ -28,6 +29,8 @@ const MESSAGES_MAX: usize = 4;
 const EVENTS_MAX: usize = 256;
 /// A message is sent at least so often, so that both sides know the other lives.
 const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(15);
+/// Time after which a stream that goes on at another node ends, although its shard has not closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// A reader that takes nothing for so long is cut (`rel B6`).
 const READER_SLOW_MAX: Duration = Duration::from_secs(30);
 
@@ -101,9 +104,11 @@ impl Wanted {
 }
 
 impl ServiceContext {
+    /// The stream of events. One that goes on at another node ends when the shard has closed, and so misses nothing.
     pub(crate) fn event_stream(
         &self,
         request: &v1::EventsRequest,
+        is_continued: bool,
     ) -> Result<Streamed<v1::EventBatch>, Problem> {
         let conditions = (&*request.jobs, &*request.queues);
         let wanted = Wanted::new(
@@ -125,7 +130,16 @@ impl ServiceContext {
             ended.ok();
             drop(place);
         });
-        Ok(self.until_stopping(ReceiverStream::new(receiver)))
+        let events = ReceiverStream::new(receiver);
+        if is_continued {
+            let stopping = self.options.stopping.clone();
+            let limit = async move {
+                stopping.cancelled().await;
+                tokio::time::sleep(CLOSED_WITHIN).await;
+            };
+            return Ok(Box::pin(events.take_until(Box::pin(limit))));
+        }
+        Ok(self.until_stopping(events))
     }
 
     /// Reads back events that are kept.
@@ -291,7 +305,7 @@ async fn stream_events(
                 () = out.closed() => return Err(()),
             };
             if let Err(error) = take(next, &wanted, &mut batch) {
-                return send(&out, Err(error.into())).await;
+                return end_events(batch, &events, &out, error).await;
             }
             // Whatever else is there already goes into the same message.
             while batch.len() < EVENTS_MAX {
@@ -299,11 +313,27 @@ async fn stream_events(
                     break;
                 };
                 if let Err(error) = take(next, &wanted, &mut batch) {
-                    return send(&out, Err(error.into())).await;
+                    return end_events(batch, &events, &out, error).await;
                 }
             }
         }
     }
+}
+
+/// Sends the last events and their position, which the reader may go on from, and then the reason why the stream ends.
+async fn end_events(
+    batch: Vec<v1::Event>,
+    events: &Subscription,
+    out: &mpsc::Sender<Result<v1::EventBatch, Status>>,
+    error: Problem,
+) -> Result<(), ()> {
+    let last = v1::EventBatch {
+        events: batch,
+        position: events.position().map(|position| position.0),
+        ..v1::EventBatch::default()
+    };
+    send(out, Ok(last)).await?;
+    send(out, Err(error.into())).await
 }
 
 /// Reads how often sums are sent.
@@ -334,19 +364,24 @@ async fn stream_sums(
             next = events.next() => match next {
                 Ok(event) if wanted.takes(&event) => sums.add(&event),
                 Ok(_) => {}
-                Err(error) => return send(&out, Err(Problem::from(error).into())).await,
+                Err(error) => {
+                    send(&out, Ok(sums_message(&mut sums, &events))).await?;
+                    return send(&out, Err(Problem::from(error).into())).await;
+                }
             },
-            _ = interval.tick() => {
-                let IntervalSums { sums, other } = sums.take();
-                let message = v1::EventBatch {
-                    events: Vec::new(),
-                    position: events.position().map(|position| position.0),
-                    sums: sums.into_iter().map(encode::event_sum).collect(),
-                    other,
-                };
-                send(&out, Ok(message)).await?;
-            }
+            _ = interval.tick() => send(&out, Ok(sums_message(&mut sums, &events))).await?,
         }
+    }
+}
+
+/// Takes the sums of an interval.
+fn sums_message(sums: &mut EventSums, events: &Subscription) -> v1::EventBatch {
+    let IntervalSums { sums, other } = sums.take();
+    v1::EventBatch {
+        events: Vec::new(),
+        position: events.position().map(|position| position.0),
+        sums: sums.into_iter().map(encode::event_sum).collect(),
+        other,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use ganger_access::CONTINUE;
 use ganger_access::{Operation, Right};
 use ganger_attention::Scope;
 use ganger_proto::v1::insight_server::Insight;
@@ -306,7 +307,10 @@ impl Insight for ServiceContext {
         &self,
         request: Request<v1::EventsRequest>,
     ) -> Result<Response<Self::EventsStream>, Status> {
-        Ok(Response::new(self.event_stream(request.get_ref())?))
+        let is_continued = request.metadata().contains_key(CONTINUE);
+        Ok(Response::new(
+            self.event_stream(request.get_ref(), is_continued)?,
+        ))
     }
 
     async fn past_events(

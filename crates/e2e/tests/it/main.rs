@@ -16,6 +16,7 @@ mod import_quantumleap;
 mod kill;
 mod lost_answers;
 mod moved_answers;
+mod moved_calls;
 mod node_ports;
 mod nodes;
 mod nth_call;

@@ -18,7 +18,7 @@ use crate::nodes::{Nodes, ask, drain};
 /// Jobs that are enqueued at each place of the shard.
 const JOBS_EACH: usize = 20;
 /// Time after which the death of an owner ends an answer that had begun.
-const BEGUN_AFTER: Duration = Duration::from_secs(7);
+pub(crate) const BEGUN_AFTER: Duration = Duration::from_secs(7);
 
 /// A curl that runs, with what it has written so far.
 struct Curl {
@@ -67,7 +67,7 @@ impl Drop for Curl {
 }
 
 /// Sends a request to the node of all requests; nothing may fail.
-fn post(client: &mut Client, path: &str, body: &Value) -> Result<Value> {
+pub(crate) fn post(client: &mut Client, path: &str, body: &Value) -> Result<Value> {
     let answer = client.request("POST", path, body);
     let answer = answer.map_err(|error| anyhow::anyhow!("{path}: {error:?}"))?;
     ensure!(answer.status < 300, "{path}: {}", answer.to_text());
@@ -79,14 +79,15 @@ fn post(client: &mut Client, path: &str, body: &Value) -> Result<Value> {
 }
 
 /// A job that writes a log while its shard moves.
-struct Job {
+pub(crate) struct Job {
     client: Client,
     held: Value,
-    log: String,
+    /// What was written so far.
+    pub(crate) log: String,
 }
 
 impl Job {
-    fn lease(mut client: Client) -> Result<Self> {
+    pub(crate) fn lease(mut client: Client) -> Result<Self> {
         let job = json!({"id": "long", "queue": "long", "kind": "k"});
         post(&mut client, "/api/v1/jobs", &job)?;
         let lease = json!({"worker": "w", "queues": ["long"], "lease_for": "120s"});
@@ -97,7 +98,7 @@ impl Job {
         Ok(Self { client, held, log })
     }
 
-    fn write(&mut self, line: &str) -> Result<()> {
+    pub(crate) fn write(&mut self, line: &str) -> Result<()> {
         let mut chunk = self.held.clone();
         chunk["offset"] = self.log.len().into();
         chunk["text"] = line.into();
@@ -105,7 +106,7 @@ impl Job {
         post(&mut self.client, "/api/v1/leases/log", &chunk).map(drop)
     }
 
-    fn complete(mut self) -> Result<String> {
+    pub(crate) fn complete(mut self) -> Result<String> {
         // Without an owner, or an answer of one that has just died, it is sent again: a job is completed once.
         let path = "/api/v1/leases/complete";
         wait_for("the completion", || {
@@ -123,7 +124,7 @@ impl Job {
 }
 
 /// Drains all nodes but one, so that the shard moves there.
-fn move_to(nodes: &Nodes, owner: &str) -> Result<()> {
+pub(crate) fn move_to(nodes: &Nodes, owner: &str) -> Result<()> {
     drain(nodes, owner, &["--undo"])?;
     for other in ["a", "b", "c"] {
         if other != owner {

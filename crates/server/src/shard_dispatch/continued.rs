@@ -29,11 +29,11 @@ const LOG: &str = "/log";
 /// Query parameter with the longest time for which an answer waits for a job.
 const WAIT: &str = "wait=";
 /// Longest time for which an answer that has begun waits for the next owner of its shard.
-const AWAY_MAX: Duration = Duration::from_secs(30);
+pub(super) const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Time after which an answer that ends early goes on at once; before it, after a pause.
-const MOVED_AGAIN_MIN: Duration = Duration::from_millis(200);
+pub(super) const MOVED_AGAIN_MIN: Duration = Duration::from_millis(200);
 /// Time after which a request that fails had reached an owner of its shard: the search for one takes less.
-const BEGUN_AFTER: Duration = Duration::from_secs(OWNER_WAIT_MAX.as_secs() + 1);
+pub(super) const BEGUN_AFTER: Duration = Duration::from_secs(OWNER_WAIT_MAX.as_secs() + 1);
 
 /// A request whose answer may go on at another node.
 struct Asked {

@@ -32,7 +32,7 @@ pub(super) const PLACES: &str = "ganger-places";
 /// Largest number of times that a request is forwarded: nodes may disagree for a moment on who owns a shard.
 pub(super) const HOPS_MAX: u8 = 3;
 /// Trailer with the status of a gRPC call.
-const STATUS: &str = "grpc-status";
+pub(super) const STATUS: &str = "grpc-status";
 /// Path of the stream that submits batches.
 const ENQUEUE_STREAM: &str = "/ganger.v1.Jobs/EnqueueStream";
 /// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
@@ -273,7 +273,7 @@ fn end_with_retry(body: Body, cut: ClientEnded) -> Body {
 }
 
 /// Returns the trailers that ask the caller to retry.
-fn retry_trailers() -> HeaderMap {
+pub(super) fn retry_trailers() -> HeaderMap {
     let status = [
         (STATUS, "14"),
         ("grpc-message", "the server is stopping: try again"),
