@@ -70,11 +70,12 @@ impl EventHub {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the events of a durable turn.
+    /// Adds the events of a durable turn: a reader that looks from now on finds them. Those who wait for events are woken by
+    /// [`EventHub::wake_readers`], after the callers of the turn.
     ///
     /// # Panics
     /// If positions are not consecutive.
-    pub(crate) fn publish(&self, events: Vec<Event>) {
+    pub(crate) fn add(&self, events: Vec<Event>) {
         let mut ring = self.lock();
         for event in events {
             assert_eq!(
@@ -86,9 +87,13 @@ impl EventHub {
         }
         let surplus = ring.events.len().saturating_sub(self.kept_max);
         ring.events.drain(..surplus);
-        let next = ring.next;
-        drop(ring);
-        self.newest.send_replace(next);
+    }
+
+    /// Wakes those who wait for events, if there are new ones.
+    pub(crate) fn wake_readers(&self) {
+        let next = self.lock().next;
+        self.newest
+            .send_if_modified(|newest| std::mem::replace(newest, next) != next);
     }
 
     /// Ends every subscription once it has read the published events.
@@ -209,6 +214,11 @@ impl Subscription {
         next.checked_sub(1).map(Position)
     }
 
+    /// Whether there are events that were not returned yet.
+    pub fn has_more(&self) -> bool {
+        !self.taken.is_empty() || self.hub.lock().next > self.cursor
+    }
+
     /// Waits for and returns the next event. Dropping the future loses nothing.
     ///
     /// # Errors
@@ -312,6 +322,11 @@ mod tests {
     use super::*;
     use ganger_types::{Happening, Namespace, Timestamp, Worker};
 
+    fn publish(hub: &EventHub, events: Vec<Event>) {
+        hub.add(events);
+        hub.wake_readers();
+    }
+
     fn event(position: u64) -> Event {
         Event {
             position: Position(position),
@@ -331,9 +346,9 @@ mod tests {
     async fn a_subscriber_that_comes_back_misses_nothing() {
         let hub = hub(4);
         let mut first = hub.subscribe(None).expect("from now on");
-        hub.publish(vec![event(10), event(11)]);
+        publish(&hub, vec![event(10), event(11)]);
         assert_eq!(first.next().await.expect("there").position, Position(10));
-        hub.publish(vec![event(12)]);
+        publish(&hub, vec![event(12)]);
         let mut again = hub.subscribe(Some(Position(10))).expect("kept");
         assert_eq!(again.next().await.expect("there").position, Position(11));
         assert_eq!(again.next().await.expect("there").position, Position(12));
@@ -342,7 +357,7 @@ mod tests {
     #[test]
     fn events_are_read_back_from_the_newest_on() {
         let hub = hub(400);
-        hub.publish((10..1_000).map(event).collect());
+        publish(&hub, (10..1_000).map(event).collect());
         let even = |event: &Event| event.position.0.is_multiple_of(2);
         let positions = |past: &PastEvents| -> Vec<u64> {
             past.events.iter().map(|event| event.position.0).collect()
@@ -365,7 +380,7 @@ mod tests {
         let mut resumed = hub
             .subscribe(Some(Position(9)))
             .expect("nothing was missed");
-        hub.publish(vec![event(10)]);
+        publish(&hub, vec![event(10)]);
         assert_eq!(resumed.next().await.expect("there").position, Position(10));
         let too_old = hub.subscribe(Some(Position(8))).err();
         assert_eq!(
@@ -387,7 +402,7 @@ mod tests {
         let mut slow = hub.subscribe(None).expect("from now on");
         let mut quick = hub.subscribe(None).expect("from now on");
         for position in 10..30 {
-            hub.publish(vec![event(position)]);
+            publish(&hub, vec![event(position)]);
             assert_eq!(
                 quick.next().await.expect("there").position,
                 Position(position)
@@ -409,7 +424,7 @@ mod tests {
         let hub = hub(1_000);
         let mut picking = hub.subscribe(None).expect("from now on");
         let mut copying = hub.subscribe(None).expect("from now on");
-        hub.publish((10..310).map(event).collect());
+        publish(&hub, (10..310).map(event).collect());
         let even = |event: &Event| {
             let position = event.position.0;
             position.is_multiple_of(2).then_some(position)
@@ -425,7 +440,7 @@ mod tests {
             wanted.extend(even(&copying.next().await.expect("there")));
         }
         assert_eq!(picked, wanted[1..]);
-        hub.publish(vec![event(310), event(311)]);
+        publish(&hub, vec![event(310), event(311)]);
         assert_eq!(picking.pick(|_| None::<()>).await, Ok(Vec::new()));
         assert_eq!(picking.position(), Some(Position(311)));
         hub.close("stopping".into());
@@ -453,7 +468,7 @@ mod tests {
     async fn what_was_published_is_read_before_the_end_is_told() {
         let hub = hub(4);
         let mut reader = hub.subscribe(None).expect("from now on");
-        hub.publish(vec![event(10)]);
+        publish(&hub, vec![event(10)]);
         hub.close("stopping".into());
         assert!(reader.next().await.is_ok());
         assert!(matches!(

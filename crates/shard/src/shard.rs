@@ -415,16 +415,23 @@ impl<S: Store> ShardThread<S> {
         self.ending.hooks.reach(PipelinePoint::BeforeRelease);
         // A task is woken when all its replies are there.
         let mut wakes = Vec::new();
+        let mut has_events = false;
         for output in outputs {
             match output {
                 Output::Answer(channel, answer) => wakes.extend(channel.send(answer)),
-                Output::Events(events) => self.ending.hub.publish(events),
+                Output::Events(events) => {
+                    self.ending.hub.add(events);
+                    has_events = true;
+                }
                 Output::Messages(messages) => self.ending.listener.notify(&messages),
                 Output::Outbox => self.ending.outbox.send_modify(|times| *times += 1),
                 Output::Operations => self.ending.operations.send_modify(|times| *times += 1),
             }
         }
         drop(wakes);
+        if has_events {
+            self.ending.hub.wake_readers();
+        }
         self.ending.hooks.reach(PipelinePoint::AfterRelease);
     }
 

@@ -15,6 +15,8 @@ use crate::encode::state;
 
 /// Pause before the watcher subscribes again after the shard was not available.
 const RESUBSCRIBE_AFTER: Duration = Duration::from_millis(500);
+/// Time between two looks at the events, so that a busy shard does not wake the watcher at each turn.
+const REST: Duration = Duration::from_millis(10);
 
 /// Jobs delivered on open streams and not yet reported.
 #[derive(Clone)]
@@ -26,8 +28,7 @@ struct Registry {
     streams: Mutex<Streams>,
 }
 
-/// The streams that are open, and who watches for them: nobody, if there are none, since a watcher is woken by
-/// every turn and looks at every event.
+/// The streams that are open, and who watches for them: nobody, if there are none, since a watcher looks at every event.
 #[derive(Default)]
 struct Streams {
     open: usize,
@@ -166,19 +167,27 @@ impl Holders {
                 Ok(ended) => ended,
                 Err(error) => return error,
             };
-            let mut map = self.lock();
-            for ended in ended {
-                let is_meant = |holder: &Holder| {
-                    ended
-                        .attempt
-                        .is_none_or(|attempt| attempt == holder.attempt)
-                };
-                if map.get(&ended.key).is_some_and(is_meant)
-                    && let Some(holder) = map.remove(&ended.key)
-                {
-                    // No room: the worker learns of it with its next renewal.
-                    holder.notices.try_send(ended.notice(&holder)).ok();
-                }
+            self.notify(ended);
+            if !events.has_more() {
+                tokio::time::sleep(REST).await;
+            }
+        }
+    }
+
+    /// Tells streams that jobs which they hold have ended.
+    fn notify(&self, ended: Vec<Ended>) {
+        let mut map = self.lock();
+        for ended in ended {
+            let is_meant = |holder: &Holder| {
+                ended
+                    .attempt
+                    .is_none_or(|attempt| attempt == holder.attempt)
+            };
+            if map.get(&ended.key).is_some_and(is_meant)
+                && let Some(holder) = map.remove(&ended.key)
+            {
+                // No room: the worker learns of it with its next renewal.
+                holder.notices.try_send(ended.notice(&holder)).ok();
             }
         }
     }
