@@ -9,6 +9,7 @@ mod dashboard;
 mod disk_full;
 mod documents;
 mod failing_shard;
+mod forwarded;
 mod full_disk_under_load;
 mod import;
 mod import_faults;
