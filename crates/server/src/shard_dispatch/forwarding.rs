@@ -121,7 +121,9 @@ impl ShardDispatch {
         let (head, body) = request.into_parts();
         let is_harmless = !may_change(protocol, &head) || is_keyed(protocol, &head);
         let is_keyed_call = protocol == Protocol::Grpc && KEYED_CALLS.contains(&head.uri.path());
-        let (kept, body) = kept_body::keep(body, is_harmless || is_keyed_call);
+        let counted = head.extensions.get::<BytesInProcess>().cloned();
+        let is_copied = is_harmless || is_keyed_call;
+        let (kept, body) = kept_body::keep(body, is_copied.then(|| counted.unwrap_or_default()));
         let passed = Request::from_parts(head.clone(), body);
         let forwarded = self.try_forward(protocol, shard, passed, caller).await;
         forwarded.map_err(|error| {
@@ -145,7 +147,7 @@ impl ShardDispatch {
         mut request: Request<Body>,
         caller: &Identity,
     ) -> Result<Response<Body>, RouteError> {
-        // A stream is passed on as it arrives: nothing of it is kept here.
+        // A stream is passed on as it arrives: nothing of it is kept here, but for a copy that counts itself.
         if let Some(in_process) = request.extensions().get::<BytesInProcess>() {
             in_process.set(0);
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
+use ganger_access::BytesInProcess;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
 /// Most bytes of a body that are copied.
@@ -25,12 +26,13 @@ enum Kept {
     Gone,
 }
 
-/// Returns a body to pass on, and what takes it back. With `is_copied`, what is read is copied, up to a megabyte.
-pub(super) fn keep(body: Body, is_copied: bool) -> (KeptBody, Body) {
+/// Returns a body to pass on, and what takes it back. With a `copied`, what is read is copied, up to a megabyte, and the
+/// bytes are told there.
+pub(super) fn keep(body: Body, copied: Option<BytesInProcess>) -> (KeptBody, Body) {
     let slot = Arc::new(Mutex::new(Kept::Unread(body)));
     let passed = PassedBody {
         slot: Arc::clone(&slot),
-        is_copied,
+        copied,
         body: None,
     };
     (KeptBody(slot), Body::new(passed))
@@ -65,7 +67,8 @@ fn lock(slot: &Slot) -> MutexGuard<'_, Kept> {
 /// A body that is taken out of its slot when it is read for the first time.
 struct PassedBody {
     slot: Slot,
-    is_copied: bool,
+    /// Where the bytes of the copy are counted; `None` if there is no copy.
+    copied: Option<BytesInProcess>,
     /// The body, once it is read.
     body: Option<Body>,
 }
@@ -79,7 +82,11 @@ impl PassedBody {
                 bytes: Vec::new(),
                 is_whole: false,
             };
-            let next = if self.is_copied { copy } else { Kept::Gone };
+            let next = if self.copied.is_some() {
+                copy
+            } else {
+                Kept::Gone
+            };
             if let Kept::Unread(body) = std::mem::replace(&mut *kept, next) {
                 self.body = Some(body);
             } else {
@@ -87,6 +94,12 @@ impl PassedBody {
             }
         }
         self.body.as_mut()
+    }
+
+    fn count(&self, bytes: usize) {
+        if let Some(copied) = &self.copied {
+            copied.set(bytes);
+        }
     }
 
     /// Copies a frame; `None` is the end of the body.
@@ -100,8 +113,12 @@ impl PassedBody {
             Some(Some(data)) if bytes.len() + data.len() <= COPY_MAX => {
                 bytes.extend_from_slice(data);
                 *is_whole = is_end;
+                self.count(bytes.len());
             }
-            Some(_) => *kept = Kept::Gone,
+            Some(_) => {
+                *kept = Kept::Gone;
+                self.count(0);
+            }
         }
     }
 }
@@ -171,24 +188,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_comes_back_unless_it_was_read() {
-        let (kept, passed) = keep(Body::from("text"), false);
+        let (kept, passed) = keep(Body::from("text"), None);
         assert_eq!(passed.size_hint().exact(), Some(4));
         drop(passed);
         let back = kept.take().expect("nobody has read it");
-        let (kept, passed) = keep(back, false);
+        let (kept, passed) = keep(back, None);
         assert_eq!(text(passed).await, "text");
         assert!(kept.take().is_none());
     }
 
     #[tokio::test]
     async fn a_copied_body_comes_back_when_all_of_it_was_read() {
-        let (kept, passed) = keep(frames(&["te", "xt"]), true);
+        let copied = BytesInProcess::default();
+        let (kept, passed) = keep(frames(&["te", "xt"]), Some(copied.clone()));
         assert_eq!(text(passed).await, "text");
+        assert_eq!(copied.get(), Some(4));
         assert!(kept.is_copy(|bytes| bytes == b"text"));
         let again = kept.take().expect("all of it was copied");
         assert_eq!(text(again).await, "text");
 
-        let (kept, mut passed) = keep(frames(&["te", "xt"]), true);
+        let (kept, mut passed) = keep(frames(&["te", "xt"]), Some(copied));
         let first = passed.frame().await.expect("it has two frames");
         assert!(first.is_ok());
         drop(passed);
@@ -198,8 +217,10 @@ mod tests {
     #[tokio::test]
     async fn only_a_small_body_is_copied() {
         for (bytes, is_copied) in [(COPY_MAX, true), (COPY_MAX + 1, false)] {
-            let (kept, passed) = keep(Body::from(vec![7; bytes]), true);
+            let copied = BytesInProcess::default();
+            let (kept, passed) = keep(Body::from(vec![7; bytes]), Some(copied.clone()));
             assert_eq!(text(passed).await.len(), bytes);
+            assert_eq!(copied.get(), Some(if is_copied { bytes } else { 0 }));
             assert_eq!(kept.take().is_some(), is_copied);
         }
     }
