@@ -214,11 +214,6 @@ impl Subscription {
         next.checked_sub(1).map(Position)
     }
 
-    /// Whether there are events that were not returned yet.
-    pub fn has_more(&self) -> bool {
-        !self.taken.is_empty() || self.hub.lock().next > self.cursor
-    }
-
     /// Waits for and returns the next event. Dropping the future loses nothing.
     ///
     /// # Errors

@@ -15,8 +15,6 @@ use crate::encode::state;
 
 /// Pause before the watcher subscribes again after the shard was not available.
 const RESUBSCRIBE_AFTER: Duration = Duration::from_millis(500);
-/// Time between two looks at the events, so that a busy shard does not wake the watcher at each turn.
-const REST: Duration = Duration::from_millis(10);
 
 /// Jobs delivered on open streams and not yet reported.
 #[derive(Clone)]
@@ -28,7 +26,8 @@ struct Registry {
     streams: Mutex<Streams>,
 }
 
-/// The streams that are open, and who watches for them: nobody, if there are none, since a watcher looks at every event.
+/// The streams that are open, and who watches for them: nobody, if there are none, since a watcher is woken by
+/// every turn and looks at every event.
 #[derive(Default)]
 struct Streams {
     open: usize,
@@ -168,9 +167,6 @@ impl Holders {
                 Err(error) => return error,
             };
             self.notify(ended);
-            if !events.has_more() {
-                tokio::time::sleep(REST).await;
-            }
         }
     }
 

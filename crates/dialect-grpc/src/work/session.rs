@@ -156,9 +156,12 @@ impl Session {
                 // Before the answers to reports, so that both go out in one message if both are here.
                 granted = waiting(&mut self.asking) => {
                     self.asking = None;
+                    let is_alone = granted.1.as_ref().is_ok_and(|jobs| jobs.len() == 1);
                     self.deliver(granted).await?;
-                    // The jobs go out before the next ones are asked for, which wakes the shard.
-                    yield_now().await;
+                    if is_alone {
+                        // It goes out before more are asked for, which wakes the shard. Many are worth no such haste.
+                        yield_now().await;
+                    }
                 }
                 Some(applied) = self.in_flight.next() => {
                     let message = self.take_applied(applied);
