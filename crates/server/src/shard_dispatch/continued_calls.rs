@@ -24,7 +24,7 @@ use super::forwarding::{STATUS, retry_trailers};
 use crate::port_handler::refuse;
 use crate::security::Protocol;
 
-/// Largest request of a long call in bytes: it names at most some thousand jobs.
+/// Largest request of a long call in bytes: it names at most ten thousand jobs.
 const REQUEST_BYTES_MAX: usize = 4 << 20;
 /// Status of gRPC for a shard that is away: its node stops, or it moves.
 const UNAVAILABLE: &[u8] = b"14";
