@@ -138,14 +138,19 @@ pub fn message_bytes(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= whole).then_some(whole)
 }
 
+/// Returns the content of the first message of a body; `None` if it is not whole, or compressed.
+pub(crate) fn first_message(body: &[u8]) -> Option<&[u8]> {
+    let whole = message_bytes(body).filter(|_| body.first() == Some(&0))?;
+    body.get(HEADER_BYTES..whole)
+}
+
 /// Returns the content of the one message of a body; `None` if there is another number of them, or it is compressed.
 fn only_message(body: &[u8]) -> Option<&[u8]> {
-    let is_plain = body.first() == Some(&0) && message_bytes(body) == Some(body.len());
-    body.get(HEADER_BYTES..).filter(|_| is_plain)
+    first_message(body).filter(|message| HEADER_BYTES + message.len() == body.len())
 }
 
 /// Returns a message as it is on the wire.
-fn framed(message: &[u8]) -> Bytes {
+pub(crate) fn framed(message: &[u8]) -> Bytes {
     let length = u32::try_from(message.len()).expect("a request is not so long");
     let header = length.to_be_bytes();
     Bytes::from([&[0], &header[..], message].concat())

@@ -5,6 +5,8 @@ use ganger_proto::v1::right::{Scope as SchemaScope, Verb as SchemaVerb};
 use ganger_proto::{METHOD_RIGHTS, MethodRight, v1};
 use prost::Message as _;
 
+use crate::continued::first_message;
+
 /// Services of gRPC itself, whose schema is not ours.
 const STANDARD: [Operation; 3] = [
     Operation::new("grpc.health.v1.Health/Check", Right::OPEN),
@@ -32,11 +34,7 @@ pub fn is_read(path: &str) -> bool {
 /// Whether the first message of a call, as bytes on the wire, is a submission with an idempotency key. A compressed message
 /// is not looked into.
 pub fn has_idempotency_key(path: &str, body: &[u8]) -> bool {
-    let Some((&[0, a, b, c, d], rest)) = body.split_first_chunk() else {
-        return false;
-    };
-    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-    let Some(message) = rest.get(..length) else {
+    let Some(message) = first_message(body) else {
         return false;
     };
     match path {
@@ -74,6 +72,7 @@ fn operation(row: &MethodRight) -> Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::continued::framed;
 
     #[test]
     fn every_method_of_the_schema_is_found_by_its_name() {
@@ -98,15 +97,6 @@ mod tests {
         }
     }
 
-    /// Returns a message as it is on the wire.
-    fn framed(message: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(message.len()).expect("it is short");
-        let mut bytes = vec![0];
-        bytes.extend(length.to_be_bytes());
-        bytes.extend(message);
-        bytes
-    }
-
     #[test]
     fn a_key_is_seen_in_the_first_message_of_a_submission() {
         let path = "/ganger.v1.Jobs/Enqueue";
@@ -124,7 +114,7 @@ mod tests {
             idempotency_key: "k".to_owned(),
             ..v1::GraphPart::default()
         };
-        let mut parts = framed(&part.encode_to_vec());
+        let mut parts = framed(&part.encode_to_vec()).to_vec();
         parts.extend(framed(&v1::GraphPart::default().encode_to_vec()));
         assert!(has_idempotency_key("/ganger.v1.Jobs/SubmitGraph", &parts));
 
@@ -133,7 +123,7 @@ mod tests {
             let part = whole.get(..end).expect("it is within");
             assert!(!has_idempotency_key(path, part), "{end} bytes");
         }
-        let mut compressed = whole;
+        let mut compressed = whole.to_vec();
         compressed[0] = 1;
         assert!(!has_idempotency_key(path, &compressed));
     }

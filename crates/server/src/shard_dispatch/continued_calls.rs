@@ -116,11 +116,12 @@ impl Asked {
             let had_begun = sent.elapsed() > BEGUN_AFTER;
             let (head, body) = response.into_parts();
             let Ok(whole) = body.collect().await else {
-                if !self.is_stopping() {
+                if call.is_too_early() && !self.is_stopping() {
                     self.pause_if_quick(sent).await;
                     continue;
                 }
-                let problem = Problem::new("unavailable", "the server is stopping: try again");
+                let words = "the answer of the shard's node broke off: try again";
+                let problem = Problem::new("unavailable", words);
                 return refuse(Protocol::Grpc, &problem);
             };
             let trailers = whole.trailers().cloned().unwrap_or_default();
