@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ganger_e2e::chaos::{Case, Options, all_cases, describe, run};
+use ganger_e2e::chaos::{Case, Options, all_cases, describe, pairs, run};
 use ganger_e2e::random::Random;
 
 const USAGE: &str = "\
@@ -19,6 +19,7 @@ usage: cargo xtask chaos [OPTIONS]
 
   --only TEXT    only cases whose description contains this; repeat it for several words
   --rounds N     so many cases, of all in a random order; without it, every case once
+  --pairs N      instead, so many cases of two faults at once, chosen at random from these cases
   --standbys N   standbys of the database for which commits wait: 0, 1 or 2 (2)
   --pooler       reach the database through pgbouncer
   --seed N       choices and load of an earlier run
@@ -29,6 +30,7 @@ usage: cargo xtask chaos [OPTIONS]
 struct Wanted {
     only: Vec<String>,
     rounds: Option<usize>,
+    pairs: Option<usize>,
     standbys: Option<usize>,
     has_pooler: bool,
     seed: Option<u64>,
@@ -66,13 +68,19 @@ fn start() -> Result<()> {
         !cases.is_empty(),
         "no case is described so; --list lists all"
     );
+    if let Some(count) = wanted.pairs {
+        cases = pairs(&cases, count, &mut Random::new(seed));
+        ensure!(!cases.is_empty(), "no case has a node as its target");
+    }
     if wanted.is_list {
         for case in &cases {
             println!("{case}");
         }
         return Ok(());
     }
-    shuffle(&mut cases, seed);
+    if wanted.pairs.is_none() {
+        shuffle(&mut cases, seed);
+    }
     cases.truncate(wanted.rounds.unwrap_or(cases.len()));
     println!("{} rounds, {standbys} standbys, seed {seed}", cases.len());
     let options = Options {
@@ -112,6 +120,7 @@ impl Wanted {
             match argument.as_str() {
                 "--only" => wanted.only.push(value()?),
                 "--rounds" => wanted.rounds = Some(value()?.parse()?),
+                "--pairs" => wanted.pairs = Some(value()?.parse()?),
                 "--standbys" => wanted.standbys = Some(value()?.parse()?),
                 "--seed" => wanted.seed = Some(value()?.parse()?),
                 "--pooler" => wanted.has_pooler = true,

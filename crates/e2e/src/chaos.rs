@@ -1,7 +1,7 @@
 //! Faults of every kind in a cluster under load, and a check of what its clients observed.
 //!
 //! Three nodes serve the jobs of one load over a PostgreSQL with standbys. In each round a fault hits one part at one
-//! moment, ends again, and every node must serve. At the end all jobs must have ended, and their history must be possible.
+//! moment, ends again, and every node must serve; or two faults hit two parts. At the end all jobs must have ended, and their history must be possible.
 
 mod case;
 mod fault;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-pub use self::case::{Case, Fault, FormerPrimary, Moment, Target, all_cases};
+pub use self::case::{Case, Fault, FormerPrimary, Moment, Second, Target, all_cases, pairs};
 use self::topology::{Databases, LEASE, Topology, node_name};
 use crate::checker::Counts;
 use crate::history::{Elapsed, Exchange, Operation, Outcome, longest_gap};

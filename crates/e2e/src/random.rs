@@ -24,6 +24,12 @@ impl Random {
         self.draw() % limit
     }
 
+    /// Returns one of these values, of which there must be at least one.
+    pub fn choose<T: Copy>(&mut self, values: &[T]) -> T {
+        let count = u64::try_from(values.len()).unwrap_or(u64::MAX);
+        values[usize::try_from(self.below(count)).unwrap_or(0)]
+    }
+
     /// Returns true in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent

@@ -157,6 +157,20 @@ impl Instance {
     /// # Errors
     /// If a statement fails, with the database's message.
     pub fn sql(&self, database: &str, statements: &str) -> io::Result<String> {
+        let output = self.start_sql(database, statements)?.wait_with_output()?;
+        if !output.status.success() {
+            let message = String::from_utf8_lossy(&output.stderr);
+            return Err(io::Error::other(message.into_owned()));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.trim_end_matches('\n').to_owned())
+    }
+
+    /// Starts a session that runs statements in a database as superuser, and ends by itself.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_sql(&self, database: &str, statements: &str) -> io::Result<Child> {
         let mut psql = self.program("psql");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"])
             .args(["-U", USER, "-d", database, "-f", "-"])
@@ -172,13 +186,7 @@ impl Instance {
         if let Some(mut input) = psql.stdin.take() {
             input.write_all(statements.as_bytes())?;
         }
-        let output = psql.wait_with_output()?;
-        if !output.status.success() {
-            let message = String::from_utf8_lossy(&output.stderr);
-            return Err(io::Error::other(message.into_owned()));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        Ok(text.trim_end_matches('\n').to_owned())
+        Ok(psql)
     }
 
     /// Whether PostGIS is installed.

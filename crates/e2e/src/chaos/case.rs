@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::topology::LEASE;
+use crate::random::Random;
 
 /// What goes wrong with a part of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +76,7 @@ pub enum Moment {
     HandOver,
 }
 
-/// One fault, its target and its moment.
+/// One fault, its target and its moment; perhaps another fault while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {
     /// What goes wrong with it.
@@ -84,6 +85,17 @@ pub struct Case {
     pub target: Target,
     /// What the cluster does when it begins.
     pub moment: Moment,
+    /// What goes wrong with another part a little later; `None` if nothing does.
+    pub second: Option<Second>,
+}
+
+/// A fault that begins while another one lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// What goes wrong with it.
+    pub fault: Fault,
+    /// The part that it happens to; another node, if both are at nodes.
+    pub target: Target,
 }
 
 /// How long a target stands still: below, about and above the lease, and much longer.
@@ -119,7 +131,15 @@ pub fn all_cases(has_standby: bool, has_pooler: bool) -> Vec<Case> {
         Clock(1),
         Clock(-1),
     ];
-    let of_primary = [CutFromDatabase, Slow, NoRights, Dump, Snapshot];
+    let of_primary = [
+        CutFromDatabase,
+        IsNotHeard,
+        HearsNothing,
+        Slow,
+        NoRights,
+        Dump,
+        Snapshot,
+    ];
     let former = [
         FormerPrimary::Dead,
         FormerPrimary::CutOff,
@@ -144,6 +164,7 @@ pub fn all_cases(has_standby: bool, has_pooler: bool) -> Vec<Case> {
                 fault: *fault,
                 target: *target,
                 moment,
+                second: None,
             })
         });
         cases.collect::<Vec<_>>()
@@ -151,9 +172,39 @@ pub fn all_cases(has_standby: bool, has_pooler: bool) -> Vec<Case> {
     MOMENTS.into_iter().flat_map(of_moment).collect()
 }
 
+/// Returns so many cases of two faults, chosen at random from these cases of one.
+pub fn pairs(cases: &[Case], count: usize, random: &mut Random) -> Vec<Case> {
+    let mut pairs = Vec::with_capacity(count);
+    while pairs.len() < count && cases.iter().any(|case| case.target.is_node()) {
+        let [first, second] = [(); 2].map(|()| random.choose(cases));
+        // Two faults of the database would need each other's servers to begin and to end, and two of one node each
+        // other's process.
+        let is_possible = match (first.target, second.target) {
+            (Target::Owner | Target::OtherNode, Target::OtherNode) => true,
+            (one, other) => one.is_node() != other.is_node(),
+        };
+        if is_possible && !(second.target == Target::Owner && first.moment == Moment::Claim) {
+            let Case { fault, target, .. } = second;
+            let second = Some(Second { fault, target });
+            pairs.push(Case { second, ..first });
+        }
+    }
+    pairs
+}
+
+impl Target {
+    fn is_node(self) -> bool {
+        matches!(self, Self::Owner | Self::OtherNode)
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}, {}", self.target, self.fault, self.moment)
+        write!(f, "{} {}, {}", self.target, self.fault, self.moment)?;
+        match self.second {
+            Some(Second { fault, target }) => write!(f, "; then {target} {fault}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -78,17 +78,18 @@ impl Links {
         self.lock().directions.entry((from, to)).or_default().is_cut = true;
     }
 
-    /// Lets everything between two ends arrive this much later.
-    pub(super) fn slow(&self, one: End, other: End, delay: Duration) {
-        let mut state = self.lock();
-        for pair in [(one, other), (other, one)] {
-            state.directions.entry(pair).or_default().delay = delay;
-        }
+    /// Lets what one end sends to another arrive this much later.
+    pub(super) fn slow(&self, from: End, to: End, delay: Duration) {
+        self.lock().directions.entry((from, to)).or_default().delay = delay;
     }
 
-    /// Makes all links whole and fast again.
-    pub(super) fn mend(&self) {
-        self.lock().directions.clear();
+    /// Makes these directions whole and fast again, each from a sender to a receiver.
+    pub(super) fn mend(&self, directions: &[(End, End)]) {
+        let mut state = self.lock();
+        for direction in directions {
+            state.directions.remove(direction);
+        }
+        drop(state);
         self.0.1.notify_all();
     }
 

@@ -16,6 +16,7 @@ fn survives(
         target: *target,
         fault: *fault,
         moment: *moment,
+        second: None,
     };
     let options = Options {
         test: test.to_owned(),
