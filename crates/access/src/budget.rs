@@ -51,7 +51,7 @@ impl Owner {
     /// Returns the owner of a request of `identity` from `address`.
     pub fn of(identity: &Identity, address: Option<IpAddr>) -> Self {
         match identity {
-            Identity::Peer(_) => Self::Server,
+            Identity::Peer(_) | Identity::Node(_) => Self::Server,
             Identity::Principal(who) if who.proof != Proof::None => {
                 Self::Named(who.proof, who.name.clone())
             }

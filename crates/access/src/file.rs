@@ -331,7 +331,7 @@ mod tests {
             AccessFile::read("certificate name=worker%20one grants=worker@*").expect("readable");
         let names = |name: &str| CertificateNames {
             common_name: Some(name.to_owned()),
-            shards: Vec::new(),
+            ..CertificateNames::default()
         };
         let now = at("2029-01-01T00:00:00Z");
         assert!(file.certificate(&names("worker one"), now).is_some());

@@ -16,6 +16,8 @@ pub struct CertificateNames {
     pub common_name: Option<String>,
     /// Shards from names `ganger://shard/NAME` among the subject's alternative names.
     pub shards: Vec<String>,
+    /// Clusters from names `ganger://cluster/NAME` among them.
+    pub clusters: Vec<String>,
 }
 
 /// How a principal has proved its identity.
@@ -49,6 +51,8 @@ pub struct Principal {
 pub enum Identity {
     /// The server of other shards, identified by its certificate; at least one shard.
     Peer(Arc<[String]>),
+    /// A node of the same cluster, identified by its certificate; the name of the cluster. It may own each shard.
+    Node(Arc<str>),
     /// An identified client or worker.
     Principal(Arc<Principal>),
     /// A caller without credentials on a server that asks for them.
@@ -83,6 +87,16 @@ impl Identity {
     /// Returns the identity of the server of these shards.
     pub fn peer<S: Into<String>>(shards: impl IntoIterator<Item = S>) -> Self {
         Self::Peer(shards.into_iter().map(Into::into).collect())
+    }
+
+    /// Returns the identity of a node of this cluster.
+    pub fn node(cluster: &str) -> Self {
+        Self::Node(cluster.into())
+    }
+
+    /// Whether the caller is another server, known by its certificate.
+    pub fn is_server(&self) -> bool {
+        matches!(self, Self::Peer(_) | Self::Node(_))
     }
 
     /// An identified client or worker.
@@ -125,7 +139,7 @@ impl Identity {
     /// If it is allowed in no namespace.
     pub fn may_somewhere(&self, operation: Operation) -> Result<(), Denied> {
         match (operation.right.scope, self) {
-            (Scope::Namespace, Self::Peer(_)) => Ok(()),
+            (Scope::Namespace, Self::Peer(_) | Self::Node(_)) => Ok(()),
             (Scope::Namespace, Self::Principal(who))
                 if who.grants.allow_somewhere(operation.right.verb) =>
             {
@@ -141,7 +155,7 @@ impl Identity {
             _ if right.scope == Scope::Open => return true,
             Self::Anonymous => return false,
             // A peer has a part of every graph in its own store; nothing must be hidden from it.
-            Self::Peer(_) => return true,
+            Self::Peer(_) | Self::Node(_) => return true,
             Self::Principal(who) => who,
         };
         match (right.scope, namespace) {
@@ -158,16 +172,18 @@ impl Identity {
     /// Whether the caller may see a namespace in a list: some operation is allowed there.
     pub fn may_list(&self, namespace: &[u8]) -> bool {
         match self {
-            Self::Peer(_) => true,
+            Self::Peer(_) | Self::Node(_) => true,
             Self::Principal(who) => who.grants.touch(namespace),
             Self::Anonymous => false,
         }
     }
 
-    /// Whether the caller may speak for that shard: the peer that owns it, or an identity with every right.
+    /// Whether the caller may speak for that shard: the peer that owns it, a node of the same cluster, or an identity with
+    /// every right.
     pub fn speaks_for(&self, shard: &str) -> bool {
         match self {
             Self::Peer(shards) => shards.iter().any(|own| own == shard),
+            Self::Node(_) => true,
             Self::Principal(who) => who.grants.are_total(),
             Self::Anonymous => false,
         }
@@ -201,7 +217,7 @@ fn needed(right: Right) -> String {
     }
 }
 
-/// Formats the identity for logs and messages, such as `token "ci"` or `shards "1", "2"`.
+/// Formats the identity for logs and messages, such as `token "ci"`, `shards "1", "2"` or `node of cluster "jobs"`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -213,6 +229,7 @@ impl fmt::Display for Identity {
                 }
                 Ok(())
             }
+            Self::Node(cluster) => write!(f, "node of cluster \"{}\"", cluster.escape_debug()),
             Self::Principal(who) => {
                 let name = who.name.escape_debug();
                 match who.proof {
@@ -258,6 +275,9 @@ mod tests {
         assert!(several.speaks_for("2") && several.speaks_for("4") && !several.speaks_for("3"));
         assert_eq!(several.to_string(), "shards \"2\", \"4\"");
         assert!(Identity::shared_token().speaks_for("3"));
+        let node = Identity::node("jobs");
+        assert!(node.speaks_for("3") && node.is_server());
+        assert_eq!(node.to_string(), "node of cluster \"jobs\"");
         assert!(!reader().speaks_for("2") && !Identity::Anonymous.speaks_for("2"));
     }
 

@@ -12,6 +12,7 @@
 pub mod api;
 pub mod balanced_load;
 pub mod binary;
+pub mod certificates;
 pub mod chaos;
 pub mod checker;
 pub mod clients;

@@ -18,14 +18,15 @@ pub(crate) const PEERS: Operation = Operation::new("ganger.v1.Peers/*", Right::P
 pub(crate) fn write(identity: &Identity) -> Option<HeaderValue> {
     let text = match identity {
         Identity::Anonymous => return None,
-        Identity::Peer(shards) => line(
-            Proof::Certificate,
-            &format!("shard {}", shards.join(", ")),
-            &Grants::everything(),
-        ),
+        Identity::Peer(shards) => server(&format!("shard {}", shards.join(", "))),
+        Identity::Node(cluster) => server(&format!("node of {cluster}")),
         Identity::Principal(who) => line(who.proof, &who.name, &who.grants),
     };
     HeaderValue::from_str(&text).ok()
+}
+
+fn server(name: &str) -> String {
+    line(Proof::Certificate, name, &Grants::everything())
 }
 
 fn line(proof: Proof, name: &str, grants: &Grants) -> String {

@@ -15,6 +15,7 @@ use crate::security::Security;
 /// Makes connections to other servers.
 pub(crate) struct PeerConnector {
     security: Arc<Security>,
+    /// `None` if connections are plain.
     tls: Option<ganger_tls::Connector>,
 }
 
@@ -31,7 +32,14 @@ impl PeerConnector {
         if let (Some(trust), false) = (&trust, config.topology.is_alone()) {
             trust.check()?;
         }
-        let tls = trust.map(ganger_tls::Connector::new);
+        let cluster = config.cluster();
+        let tls = trust.map(|trust| {
+            let connector = ganger_tls::Connector::new(trust);
+            match cluster {
+                Some(name) => connector.or_cluster(name),
+                None => connector,
+            }
+        });
         Ok(Self { security, tls })
     }
 }

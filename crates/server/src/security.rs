@@ -49,6 +49,8 @@ struct Credentials {
     /// Token for other servers; `None` if it is the same.
     peer_token: Option<Secret>,
     access: Option<Arc<AccessFile>>,
+    /// Name of the cluster of which this process is a node; `None` if it is none.
+    cluster: Option<String>,
 }
 
 /// Authentication state, shared by all connections.

@@ -102,7 +102,10 @@ pub struct Connector {
     trust: Arc<Trust>,
     /// Whether only HTTP/1.1 is offered; otherwise HTTP/2 too.
     is_http1: bool,
+    /// Shard that the server's certificate must name; `None` if every server is accepted.
     shard: Option<Arc<str>>,
+    /// Cluster whose name in the certificate serves as well.
+    cluster: Option<Arc<str>>,
     faults: LastFault,
 }
 
@@ -116,6 +119,7 @@ impl Connector {
             trust: Arc::new(trust),
             is_http1: false,
             shard: None,
+            cluster: None,
             faults: LastFault::default(),
         }
     }
@@ -133,6 +137,13 @@ impl Connector {
     #[must_use]
     pub fn expecting_shard(mut self, shard: &str) -> Self {
         self.shard = Some(shard.into());
+        self
+    }
+
+    /// Accepts a server certificate for this cluster too, if one for a shard is expected.
+    #[must_use]
+    pub fn or_cluster(mut self, cluster: &str) -> Self {
+        self.cluster = Some(cluster.into());
         self
     }
 
@@ -192,15 +203,20 @@ impl Connector {
         };
         let first = chain.and_then(|chain| chain.first());
         let parsed = first.and_then(|first| CertificateFields::from_der(first).ok());
-        let found = parsed.as_ref().map(Names::of).unwrap_or_default().shards;
-        if found.iter().any(|shard| **shard == **wanted) {
+        let found = parsed.as_ref().map(Names::of).unwrap_or_default();
+        let cluster = self.cluster.as_deref();
+        if found.shards.iter().any(|shard| **shard == **wanted)
+            || found.clusters.iter().any(|name| Some(&**name) == cluster)
+        {
             return Ok(());
         }
         let prefix = crate::SHARD_URI_PREFIX;
-        let found: Vec<String> = found
-            .iter()
-            .map(|shard| format!("{prefix}{shard}"))
-            .collect();
+        let uri_of_cluster = |name: &str| format!("{}{name}", crate::CLUSTER_URI_PREFIX);
+        let shards = found.shards.iter().map(|shard| format!("{prefix}{shard}"));
+        let clusters = found.clusters.iter().map(|name| uri_of_cluster(name));
+        let found: Vec<String> = shards.chain(clusters).collect();
+        let or_cluster = cluster.map(|name| format!(" or {}", uri_of_cluster(name)));
+        let or_cluster = or_cluster.unwrap_or_default();
         let found = if found.is_empty() {
             "none".to_owned()
         } else {
@@ -209,7 +225,7 @@ impl Connector {
         Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "its certificate is not of shard {wanted}: wanted the alternative name {prefix}{wanted}, it has {found}"
+                "its certificate is not of shard {wanted}: wanted the alternative name {prefix}{wanted}{or_cluster}, it has {found}"
             ),
         ))
     }

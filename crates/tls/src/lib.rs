@@ -2,7 +2,8 @@
 //! error messages.
 //!
 //! It uses rustls with ring, TLS 1.2 and 1.3. A server offers HTTP/2 and HTTP/1.1. A certificate belongs to a shard
-//! if its subject's alternative names include `ganger://shard/NAME`; it may belong to several.
+//! if its subject's alternative names include `ganger://shard/NAME`; it may belong to several. One of a node of a cluster
+//! has `ganger://cluster/NAME`, which stands for every shard of it.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ pub use certificate::Certificate;
 pub use connector::{Connecting, Connector, Trust};
 pub use error::TlsError;
 pub use explain::{explain, explain_client};
-pub use names::{Names, SHARD_URI_PREFIX};
+pub use names::{CLUSTER_URI_PREFIX, Names, SHARD_URI_PREFIX};
 pub use server::{Server, ServerFiles};
 pub use stream::{Fault, Stream};
 pub use tokio_rustls::TlsAcceptor;

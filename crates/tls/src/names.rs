@@ -11,6 +11,8 @@ use crate::certificate::CertificateFields;
 
 /// Prefix of a shard's id in a subject alternative name.
 pub const SHARD_URI_PREFIX: &str = "ganger://shard/";
+/// Prefix of a cluster's name in a subject alternative name.
+pub const CLUSTER_URI_PREFIX: &str = "ganger://cluster/";
 
 /// The names in a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct Names {
     pub common_name: Option<String>,
     /// Shards that the certificate belongs to; a process with several shards has one certificate.
     pub shards: Vec<String>,
+    /// Clusters of which the holder is a node.
+    pub clusters: Vec<String>,
 }
 
 impl Names {
@@ -31,16 +35,18 @@ impl Names {
         let common_names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
         let alternatives = certificate.get::<SubjectAltName>().ok().flatten();
         let alternatives = alternatives.map(|(_, names)| names.0).unwrap_or_default();
-        let shards = alternatives.iter().filter_map(|name| match name {
-            GeneralName::UniformResourceIdentifier(uri) => {
-                uri.as_str().strip_prefix(SHARD_URI_PREFIX)
-            }
-            _ => None,
-        });
-        let shards = shards.filter(|shard| !shard.is_empty());
+        let uris_after = |prefix: &str| {
+            let uris = alternatives.iter().filter_map(|name| match name {
+                GeneralName::UniformResourceIdentifier(uri) => uri.as_str().strip_prefix(prefix),
+                _ => None,
+            });
+            let named = uris.filter(|name| !name.is_empty());
+            named.map(str::to_owned).collect()
+        };
         Self {
             common_name: only(common_names.map(|name| text(&name.value))),
-            shards: shards.map(str::to_owned).collect(),
+            shards: uris_after(SHARD_URI_PREFIX),
+            clusters: uris_after(CLUSTER_URI_PREFIX),
         }
     }
 }
@@ -96,5 +102,15 @@ mod tests {
         let several = names("s", &["ganger://shard/1", "ganger://shard/2"]);
         assert_eq!(several.shards, ["1", "2"]);
         assert!(names("s", &["ganger://shard/"]).shards.is_empty());
+    }
+
+    #[test]
+    fn a_certificate_may_name_a_cluster_beside_shards() {
+        let found = names("n", &["ganger://cluster/jobs", "ganger://shard/1"]);
+        assert_eq!(
+            (found.clusters, found.shards),
+            (vec!["jobs".to_owned()], vec!["1".to_owned()])
+        );
+        assert!(names("n", &["ganger://cluster/"]).clusters.is_empty());
     }
 }

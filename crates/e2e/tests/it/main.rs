@@ -2,6 +2,7 @@
 
 mod chaos;
 mod cluster;
+mod cluster_certificates;
 mod cluster_example;
 mod cluster_import;
 mod cluster_orders;

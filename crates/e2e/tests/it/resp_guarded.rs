@@ -1,29 +1,13 @@
 //! The Redis port of the real server with TLS and authentication: tokens, certificates, roles.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Result, ensure};
+use ganger_e2e::certificates::make_certificates;
 use ganger_e2e::clients::python;
 use ganger_e2e::command::{run_successfully, wait_for};
 use ganger_e2e::redis::{TestBed, or_skip};
 use ganger_e2e::skip::note_skip;
-
-/// Creates an authority and certificates as in the guide; false if that is impossible here.
-fn certificates(directory: &Path) -> Result<bool> {
-    let makes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test-ca");
-    for words in [
-        &["server", "localhost", "127.0.0.1"][..],
-        &["client", "box"],
-    ] {
-        let made = Command::new(&makes).arg(directory).args(words).output()?;
-        if !made.status.success() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
 
 #[test]
 fn roles_are_enforced_on_the_port_over_tls() -> Result<()> {
@@ -35,7 +19,11 @@ fn roles_are_enforced_on_the_port_over_tls() -> Result<()> {
     let directory = test_bed.directory.path();
     let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
     let access = path("access");
-    if !certificates(&directory.join("ca"))? {
+    let wanted = [
+        &["server", "localhost", "127.0.0.1"][..],
+        &["client", "box"],
+    ];
+    if !make_certificates(&directory.join("ca"), &wanted)? {
         note_skip(NAME, "certificates cannot be created here");
         return Ok(());
     }

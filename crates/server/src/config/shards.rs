@@ -44,6 +44,15 @@ pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
 }
 
 impl Config {
+    /// Returns the name of the cluster that this process joins as one of several nodes; `None` if it is none of them.
+    pub(crate) fn cluster(&self) -> Option<&str> {
+        #[cfg(feature = "postgres")]
+        let cluster = self.postgres.cluster.as_deref();
+        #[cfg(not(feature = "postgres"))]
+        let cluster = None;
+        cluster
+    }
+
     /// Returns the shards of this process; the first is the default for requests that name none.
     pub fn shard_ids(&self) -> Vec<ShardId> {
         if self.shards.is_empty() {

@@ -23,6 +23,7 @@ impl ClientCertificate {
             names: CertificateNames {
                 common_name: names.common_name,
                 shards: names.shards,
+                clusters: names.clusters,
             },
             verified_by: Mutex::new(verified_by),
         }

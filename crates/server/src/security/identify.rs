@@ -273,6 +273,10 @@ impl Credentials {
     }
 
     fn certified(&self, names: &CertificateNames) -> Identity {
+        let cluster = self.cluster.as_deref();
+        if let Some(name) = cluster.filter(|name| names.clusters.iter().any(|it| it == name)) {
+            return Identity::node(name);
+        }
         if !names.shards.is_empty() {
             return Identity::peer(&names.shards);
         }
@@ -289,7 +293,7 @@ impl Credentials {
 
 /// Returns the peer: a certificate of a peer takes precedence over any token.
 fn peer(certified: Option<Identity>) -> Option<Identity> {
-    certified.filter(|identity| matches!(identity, Identity::Peer(_)))
+    certified.filter(Identity::is_server)
 }
 
 fn unauthorized(fault: &str) -> Problem {

@@ -94,6 +94,7 @@ impl Security {
             },
             access: files.access.as_deref().map(read_access).transpose()?,
             peer_token: files.peer_token.as_deref().map(read_token).transpose()?,
+            cluster: config.cluster().map(str::to_owned),
         };
         Ok(Self {
             files,
