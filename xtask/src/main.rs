@@ -50,8 +50,9 @@ usage: cargo xtask COMMAND
   bench-peers [OPTIONS]
                  measure ganger beside Redis, PostgreSQL, beanstalkd and a bare server, in one run on this machine;
                  `--help` tells the options
-  bench-cluster [RUNS]
-                 measure a shard in PostgreSQL, without and with a synchronous standby, beside one in a file; 3 runs
+  bench-cluster [OPTIONS]
+                 measure a shard in PostgreSQL, without and with a synchronous standby, beside one in a file; `--help`
+                 tells the options
   bench-failover [OPTIONS]
                  measure how long a killed node, restarts in turn and a promoted standby stop a cluster over PostgreSQL,
                  and whether jobs are lost then; `--help` tells the options

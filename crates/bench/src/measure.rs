@@ -29,7 +29,7 @@ pub struct Outcome {
     pub load: &'static str,
     /// The rate, and what the server used for each job.
     pub measured: Measured,
-    /// From enqueue to start; of paced loads only.
+    /// From enqueue to start, or to acknowledgement of `ACK`; of paced loads only.
     pub latency: Option<Latency>,
 }
 

@@ -1,5 +1,6 @@
-//! A pace: when jobs are due, whatever became of those before, and how long each took to start.
+//! A pace: when jobs are due, whatever became of those before, and how long each took.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,15 @@ pub(crate) enum Next {
     Nothing,
 }
 
+/// Until when a job of a pace is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Its producer knows that it is durable.
+    Acknowledged,
+    /// A consumer has it.
+    Started,
+}
+
 /// When jobs are due, and how long each one took.
 pub(crate) struct Pace {
     begun: Instant,
@@ -24,6 +34,7 @@ pub(crate) struct Pace {
     jobs: usize,
     next: AtomicUsize,
     payload_bytes: usize,
+    until: Until,
     took: mpsc::UnboundedSender<Duration>,
 }
 
@@ -34,6 +45,7 @@ impl Pace {
         interval: Duration,
         jobs: usize,
         payload_bytes: usize,
+        until: Until,
         took: mpsc::UnboundedSender<Duration>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -42,6 +54,7 @@ impl Pace {
             jobs,
             next: AtomicUsize::new(0),
             payload_bytes,
+            until,
             took,
         })
     }
@@ -56,10 +69,12 @@ impl Pace {
         let now = self.begun.elapsed();
         let payload = str::from_utf8(payload).unwrap_or_default();
         let sent = payload.trim_matches('"').trim().parse().unwrap_or(0);
+        self.took(now.saturating_sub(Duration::from_nanos(sent)));
+    }
+
+    fn took(&self, time: Duration) {
         // Nobody counts any more once all are there.
-        let _ = self
-            .took
-            .send(now.saturating_sub(Duration::from_nanos(sent)));
+        let _ = self.took.send(time);
     }
 }
 
@@ -69,6 +84,8 @@ pub(crate) struct Paced {
     /// The job that is due next, and whether its time had not come when it was taken.
     waiting: Option<(Instant, bool)>,
     payload: Vec<u8>,
+    /// When the messages without acknowledgement were sent or due, if they are timed until then.
+    unanswered: VecDeque<Instant>,
 }
 
 impl Paced {
@@ -77,6 +94,7 @@ impl Paced {
             pace: Arc::clone(pace),
             waiting: None,
             payload: Vec::new(),
+            unanswered: VecDeque::new(),
         }
     }
 
@@ -102,7 +120,18 @@ impl Paced {
         // The timer is coarse, and none of the server's business; being late for want of a connection is.
         let sent = if is_early { now } else { due };
         self.write(sent);
+        if self.pace.until == Until::Acknowledged {
+            self.unanswered.push_back(sent);
+        }
         Next::Message
+    }
+
+    /// The oldest messages, so many, are durable.
+    pub(crate) fn acknowledged(&mut self, messages: usize) {
+        let messages = messages.min(self.unanswered.len());
+        for sent in self.unanswered.drain(..messages) {
+            self.pace.took(sent.elapsed());
+        }
     }
 
     fn write(&mut self, sent: Instant) {
@@ -133,6 +162,7 @@ mod tests {
             jobs: 2,
             next: AtomicUsize::new(1),
             payload_bytes: 40,
+            until: Until::Started,
             took,
         });
         while begun.elapsed() < Duration::from_nanos(50) {}
@@ -155,9 +185,23 @@ mod tests {
     fn a_job_that_is_not_due_waits_for_its_time() {
         let (took, _times) = mpsc::unbounded_channel();
         let hour = Duration::from_secs(3_600);
-        let pace = Pace::begin(hour, Duration::from_millis(1), 1, 0, took);
+        let interval = Duration::from_millis(1);
+        let pace = Pace::begin(hour, interval, 1, 0, Until::Started, took);
         let mut paced = Paced::new(&pace);
         assert_eq!(paced.next(), Next::NotYet(Some(pace.begun)));
         assert_eq!(paced.next(), Next::NotYet(Some(pace.begun)));
+    }
+
+    #[test]
+    fn messages_are_timed_until_they_are_acknowledged() {
+        let (took, mut times) = mpsc::unbounded_channel();
+        let interval = Duration::from_nanos(1);
+        let pace = Pace::begin(Duration::ZERO, interval, 2, 0, Until::Acknowledged, took);
+        let mut paced = Paced::new(&pace);
+        while paced.next() != Next::Nothing {}
+        paced.acknowledged(1);
+        assert!(times.try_recv().is_ok() && times.try_recv().is_err());
+        paced.acknowledged(2);
+        assert!(times.try_recv().is_ok() && times.try_recv().is_err());
     }
 }

@@ -49,7 +49,7 @@ pub enum Method {
     Flow,
     /// The same on an empty queue, then above many jobs that wait.
     Deep,
-    /// Producers that send so many jobs a second together, and consumers.
+    /// Producers that send so many jobs a second together, and consumers, if there are any.
     Paced(u32),
 }
 
@@ -67,6 +67,7 @@ pub enum Named {
     P16x64,
     M,
     Mixed,
+    Ack,
     L,
     Paced,
     D,
@@ -78,7 +79,7 @@ const BATCHES_100: Messages = Messages::new(100, 2);
 
 impl Named {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::E1,
         Self::E256,
         Self::E100,
@@ -89,6 +90,7 @@ impl Named {
         Self::P16x64,
         Self::M,
         Self::Mixed,
+        Self::Ack,
         Self::L,
         Self::Paced,
         Self::D,
@@ -107,6 +109,7 @@ impl Named {
             Self::P16x64 => "P16x64",
             Self::M => "M",
             Self::Mixed => "MIXED",
+            Self::Ack => "ACK",
             Self::L => "L",
             Self::Paced => "PACED",
             Self::D => "D",
@@ -130,6 +133,9 @@ impl Named {
             Self::Mixed => {
                 "As m, but one producer sends single jobs and the other batches of 100, two unanswered"
             }
+            Self::Ack => {
+                "1 producer at 1,000 jobs a second, and nobody takes: enqueue to acknowledgement"
+            }
             Self::L => "1 producer at 1,000 jobs a second and 1 idle consumer: enqueue to start",
             Self::Paced => "As m at 5,000 jobs a second: enqueue to start, CPU a job",
             Self::D => "As m on an empty queue and above 1,000,000 jobs that wait (--waiting)",
@@ -144,7 +150,7 @@ impl Named {
             Self::P4 => Method::Take(20_000),
             Self::P4x64 | Self::P16x64 => Method::Take(100_000),
             Self::M | Self::Mixed => Method::Flow,
-            Self::L => Method::Paced(1_000),
+            Self::Ack | Self::L => Method::Paced(1_000),
             Self::Paced => Method::Paced(5_000),
             Self::D => Method::Deep,
         }
@@ -166,6 +172,7 @@ impl Named {
                 producers: vec![SINGLES_64, BATCHES_100],
                 ..Self::M.shape()
             },
+            Self::Ack => Shape::new(1, SINGLES_64, 0, 1),
             Self::L => Shape::new(1, SINGLES_64, 1, 1),
         }
     }

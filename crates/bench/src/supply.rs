@@ -38,6 +38,13 @@ impl Supply {
         }
     }
 
+    /// Notes that the oldest messages, so many, are durable.
+    pub(crate) fn acknowledged(&mut self, messages: usize) {
+        if let Self::Paced(paced) = self {
+            paced.acknowledged(messages);
+        }
+    }
+
     /// Waits until asking again makes sense.
     pub(crate) async fn until_next(&self) {
         if let Self::Room(load, jobs) = self {

@@ -145,6 +145,7 @@ async fn produce(
         };
         let answered = link.acknowledged(until).await?;
         unanswered -= answered.min(unanswered);
+        supply.acknowledged(answered);
         load.note_enqueued(answered * messages.jobs);
     }
 }

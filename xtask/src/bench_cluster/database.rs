@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use ganger_bench::cpu_of;
 use ganger_postgres_instance::{Instance, unavailable_reason};
 
 use super::program;
@@ -93,30 +94,79 @@ impl Database {
         Ok(self.primary.process()?)
     }
 
+    /// CPU seconds of the session that appended last to the log; `None` before there is one.
+    pub(super) fn append_cpu(&self) -> Result<Option<f64>> {
+        let sql = "select pid from pg_stat_activity where usename = 'ganger_node'
+            and position('insert into ganger_s_1.log_' in lower(query)) > 0";
+        let processes = self.primary.sql(NAME, sql)?;
+        let process = processes.lines().next().map(str::parse).transpose()?;
+        Ok(process.map(cpu_of).transpose()?)
+    }
+
+    /// Bytes of the whole database on the disk.
+    pub(super) fn size(&self) -> Result<u64> {
+        let sql = format!("select pg_database_size('{NAME}')");
+        Ok(self.primary.sql(NAME, &sql)?.parse()?)
+    }
+
+    /// Starts a session that holds a snapshot until it is ended.
+    pub(super) fn hold_snapshot(&self) -> Result<Child> {
+        let statements = "begin isolation level repeatable read; select count(*) from bare;
+            select pg_sleep(1000000)";
+        Ok(self.primary.start_sql(NAME, statements)?)
+    }
+
+    /// Ends the session that holds a snapshot.
+    pub(super) fn drop_snapshot(&self, mut session: Child) -> Result<()> {
+        let sql = "select pg_terminate_backend(pid) from pg_stat_activity
+            where query like '%pg_sleep(1000000)%' and pid <> pg_backend_pid()";
+        self.primary.sql(NAME, sql)?;
+        session.wait()?;
+        Ok(())
+    }
+
+    /// A program that inserts single rows by a prepared statement over one connection for a time.
+    fn pgbench(&self, seconds: f64) -> Command {
+        let mut command = self.primary.program("pgbench");
+        command
+            .args(["--no-vacuum", "--protocol", "prepared", "--client", "1"])
+            .args(["--time", &format!("{seconds:.0}"), "--file"])
+            .arg(self.directory.join("insert.sql"))
+            .args(["--username", "postgres", "--host"])
+            .arg(self.primary.socket_directory())
+            .args(["--port", &self.primary.port().to_string()]);
+        command
+    }
+
+    /// Inserts single rows at a steady rate; returns the median of their times in ms, from when each was sent.
+    pub(super) fn paced_insert_time(&self, a_second: u32, seconds: f64) -> Result<f64> {
+        let directory = output(self.primary.program("mktemp").arg("-d"))?;
+        let directory = PathBuf::from(directory.trim());
+        output(
+            self.pgbench(seconds)
+                .args(["--rate", &a_second.to_string(), "--log", "--log-prefix"])
+                .arg(directory.join("times"))
+                .arg(NAME),
+        )?;
+        let mut times = Vec::new();
+        for file in fs::read_dir(&directory)? {
+            for line in fs::read_to_string(file?.path())?.lines() {
+                // Client, transaction, time, script, two of the moment, and by how much it was late, in us.
+                let words: Vec<&str> = line.split(' ').collect();
+                let [_, _, time, _, _, _, late] = words[..] else {
+                    bail!("pgbench logged {line:?}");
+                };
+                times.push((time.parse::<f64>()? - late.parse::<f64>()?) / 1e3);
+            }
+        }
+        fs::remove_dir_all(&directory)?;
+        ensure!(!times.is_empty(), "pgbench logged nothing");
+        Ok(super::median(times))
+    }
+
     /// Inserts single rows by a prepared statement, one by one; returns the average time of one in ms.
     pub(super) fn insert_time(&self, seconds: f64) -> Result<f64> {
-        let printed = output(
-            self.primary
-                .program("pgbench")
-                .args([
-                    "--no-vacuum",
-                    "--protocol",
-                    "prepared",
-                    "--client",
-                    "1",
-                    "--file",
-                ])
-                .arg(self.directory.join("insert.sql"))
-                .args([
-                    "--time",
-                    &format!("{seconds:.0}"),
-                    "--username",
-                    "postgres",
-                    "--host",
-                ])
-                .arg(self.primary.socket_directory())
-                .args(["--port", &self.primary.port().to_string(), NAME]),
-        )?;
+        let printed = output(self.pgbench(seconds).arg(NAME))?;
         let line = printed
             .lines()
             .find_map(|line| line.strip_prefix("latency average = "));

@@ -1,6 +1,6 @@
-//! The time from an enqueue to the start of the job, at a steady rate.
+//! The time from an enqueue to the start of the job, or to its acknowledgement if nobody takes jobs, at a steady rate.
 //!
-//! Jobs come whether or not those before have started; a job that had to wait for its connection counts from the moment
+//! Jobs come whether or not those before are done; a job that had to wait for its connection counts from the moment
 //! it was due. The payload carries that moment.
 
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::Span;
-use crate::pace::{Pace, Paced};
+use super::{Count, Span};
+use crate::pace::{Pace, Paced, Until};
 use crate::supply::Supply;
 use crate::tasks::Tasks;
 use crate::{Error, Load, Measured, Peer, Role, Shape};
 
-/// A job that has not started after so long never will.
-const START_WITHIN: Duration = Duration::from_secs(20);
+/// A job that is not done after so long never will be.
+const DONE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Connections are made before the first job is due.
 const BEGIN_AFTER: Duration = Duration::from_millis(500);
 
 /// Median, 99th percentile and maximum of measured times; of this load, from before the enqueue was sent until the
-/// consumer has the job.
+/// consumer has the job, or until it is acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub struct Latency {
     /// Number of jobs that were measured.
@@ -62,7 +62,19 @@ pub async fn measure(
     let interval = Duration::from_secs(1) / a_second;
     let jobs = usize::try_from(time.as_nanos() / interval.as_nanos().max(1)).unwrap_or(1);
     let (took, times) = mpsc::unbounded_channel();
-    let pace = Pace::begin(BEGIN_AFTER, interval, jobs.max(10), payload_bytes, took);
+    let (until, count): (_, Count) = if shape.consumers == 0 {
+        (Until::Acknowledged, Load::enqueued)
+    } else {
+        (Until::Started, Load::completed)
+    };
+    let pace = Pace::begin(
+        BEGIN_AFTER,
+        interval,
+        jobs.max(10),
+        payload_bytes,
+        until,
+        took,
+    );
     let (mut producers, mut consumers) = (Tasks::default(), Tasks::default());
     // Consumers that take several at once are those of a flow, which is seldom idle.
     let role = if shape.take == 1 {
@@ -70,11 +82,10 @@ pub async fn measure(
     } else {
         Role::Consume
     };
-    let count = shape.consumers;
     consumers
-        .consume(peer, load, role, count, Some(&pace))
+        .consume(peer, load, role, shape.consumers, Some(&pace))
         .await?;
-    let span = Span::begin(peer, load, Load::completed).await;
+    let span = Span::begin(peer, load, count).await;
     for messages in &shape.producers {
         let supply = Supply::Paced(Paced::new(&pace));
         producers.produce(peer, load, *messages, supply).await?;
@@ -82,7 +93,7 @@ pub async fn measure(
     let samples = samples(times, jobs.max(10), [&mut producers, &mut consumers]).await?;
     // Counted from the first job, not from the making of the connections.
     let took = pace.elapsed();
-    let mut measured = span.end(peer, load, Load::completed).await?;
+    let mut measured = span.end(peer, load, count).await?;
     measured.per_second = crate::rate(u64::try_from(samples.len()).unwrap_or(0), took);
     producers.finish().await?;
     consumers.check()?;
@@ -92,7 +103,7 @@ pub async fn measure(
     Ok((measured, latency))
 }
 
-/// How long each job took, once all have started.
+/// How long each job took, once all are done.
 async fn samples(
     mut times: mpsc::UnboundedReceiver<Duration>,
     jobs: usize,
@@ -100,13 +111,13 @@ async fn samples(
 ) -> Result<Vec<Duration>, Error> {
     let mut samples = Vec::with_capacity(jobs);
     while samples.len() < jobs {
-        match timeout(START_WITHIN, times.recv()).await {
+        match timeout(DONE_WITHIN, times.recv()).await {
             Ok(Some(took)) => samples.push(took),
             Ok(None) | Err(_) => {
                 for tasks in tasks {
                     tasks.check()?;
                 }
-                return Err(Error::failed("a job did not start within 20 s"));
+                return Err(Error::failed("a job was not done within 20 s"));
             }
         }
     }

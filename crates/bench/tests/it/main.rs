@@ -54,7 +54,7 @@ async fn every_load_runs_against_the_bare_server() {
         for outcome in outcomes {
             assert!(outcome.measured.per_second > 0.0, "{}", outcome.load);
             assert!(outcome.measured.used.cpu.is_some(), "{}", outcome.load);
-            let is_paced = matches!(named, Named::L | Named::Paced);
+            let is_paced = matches!(named, Named::Ack | Named::L | Named::Paced);
             assert_eq!(outcome.latency.is_some(), is_paced, "{}", outcome.load);
         }
     }
