@@ -32,7 +32,7 @@ pub(super) struct Ongoing {
 
 /// What ends a fault.
 enum Ending {
-    /// It is over.
+    /// The fault was over when it had begun.
     Nothing,
     Restart(usize),
     Continue(usize),
