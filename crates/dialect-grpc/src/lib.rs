@@ -9,6 +9,8 @@ mod authorization;
 mod continued;
 mod decode;
 mod encode;
+mod enqueue_relay;
+mod inner_stream;
 pub mod merged;
 mod problem;
 mod rights;
@@ -37,9 +39,11 @@ use tonic::service::Routes;
 
 pub use authorization::Peer;
 pub use continued::{EVENTS, LongCall, message_bytes, whole_messages};
+pub use enqueue_relay::{ENQUEUE_STREAM, EnqueueRelay};
+pub use inner_stream::Connect;
 pub use problem::{CODES, Problem};
 pub use rights::{has_idempotency_key, is_read, right};
-pub use work::{Connect, WORK, WorkerRelay};
+pub use work::{WORK, WorkerRelay};
 
 use crate::authorization::Authorization;
 use crate::work::Holders;

@@ -20,7 +20,7 @@ use tonic::{Status, Streaming};
 
 pub(crate) use holders::Holders;
 use outgoing::Outgoing;
-pub use relay::{Connect, WORK, WorkerRelay};
+pub use relay::{WORK, WorkerRelay};
 use session::Session;
 
 use crate::ServiceContext;

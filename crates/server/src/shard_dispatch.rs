@@ -6,9 +6,9 @@ mod forwarding;
 mod hand_over;
 mod in_flight;
 mod kept_body;
+mod relayed_streams;
 mod routing;
 mod waiting;
-mod worker_streams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU64;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
 use ganger_access::{Audit, CONTINUE, Identity, Outcome, Record};
-use ganger_dialect_grpc::{EVENTS as EVENTS_CALL, WorkerRelay};
+use ganger_dialect_grpc::EVENTS as EVENTS_CALL;
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_shard::Handle;
@@ -41,6 +41,7 @@ pub(crate) use forwarding::add_forwarding_headers;
 use hand_over::{HandingOver, TAKE_SHARD};
 use in_flight::Entered;
 pub(crate) use in_flight::InFlight;
+pub(crate) use relayed_streams::StreamRelays;
 use routing::named_shard;
 pub(crate) use routing::{Route, SHARD, SHARD_PARAMETER};
 pub(crate) use waiting::OWNER_WAIT_MAX;
@@ -91,8 +92,8 @@ pub(crate) struct ForwardedRequests {
     pub(crate) failed: AtomicU64,
     /// Streams of workers that went on at another node.
     pub(crate) streams_moved: Arc<AtomicU64>,
-    /// Waits, logs and streams of events that went on at another node.
-    pub(crate) answers_moved: AtomicU64,
+    /// Waits, logs, and streams of events and of batches that went on at another node.
+    pub(crate) answers_moved: Arc<AtomicU64>,
     /// Requests that wait for a node that serves their shard.
     pub(crate) waiting: WaitingRequests,
 }
@@ -108,7 +109,7 @@ pub(crate) struct ShardDispatch {
     /// The ports over the default shard.
     ports: HomePorts,
     forwarded: Arc<ForwardedRequests>,
-    worker_relay: WorkerRelay,
+    relays: StreamRelays,
     stopping: CancellationToken,
     /// Notified when another node has released a shard for this one.
     released: Notify,
@@ -126,7 +127,7 @@ impl ShardDispatch {
         vacant: Option<Dialects>,
         audit: Audit,
         forwarded: Arc<ForwardedRequests>,
-        worker_relay: WorkerRelay,
+        relays: StreamRelays,
     ) -> Self {
         let peers =
             axum::Router::new().route_service("/ganger.v1.Peers/{method}", router.service());
@@ -138,8 +139,8 @@ impl ShardDispatch {
             audit,
             ports: Vec::new(),
             forwarded,
-            stopping: worker_relay.stopping.clone(),
-            worker_relay,
+            stopping: relays.workers.stopping.clone(),
+            relays,
             released: Notify::new(),
             handing_over: HandingOver::default(),
             #[cfg(feature = "postgres")]
@@ -261,7 +262,7 @@ impl ShardDispatch {
         }
         let mut request = Request::from_parts(head, body);
         if is_of_known_caller && self.is_relayed(protocol, request.uri().path()) {
-            return self.relay_worker(request, caller).await;
+            return self.relay_stream(request, caller).await;
         }
         if is_of_peer && is_for_port(request.uri().path()) {
             request.extensions_mut().insert(ForPort);

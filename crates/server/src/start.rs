@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ganger_access::{Budget, Identity, StreamLimit};
 use ganger_attention::alert::Alerts;
 use ganger_attention::{Attention, ServerFacts, Sources};
-use ganger_dialect_grpc::WorkerRelay;
+use ganger_dialect_grpc::{EnqueueRelay, WorkerRelay};
 use ganger_dialect_http::{HostCheck, Settings};
 use ganger_metrics::{Exposition, Source};
 use ganger_router::Router;
@@ -31,7 +31,7 @@ use crate::part::{self, RunningPart};
 use crate::peers::PeerConnector;
 use crate::port_handler::{Backend, PortHandler};
 use crate::security::{Protocol, Require, Security, follow_files};
-use crate::shard_dispatch::{Dialects, ForwardedRequests, InFlight, ShardDispatch};
+use crate::shard_dispatch::{Dialects, ForwardedRequests, InFlight, ShardDispatch, StreamRelays};
 use crate::shards::{open_all, stop_all};
 
 /// Interval between checks whether a node of a cluster serves all its shards.
@@ -349,10 +349,16 @@ impl Wiring {
             vacant.map(|vacant| self.dialects(vacant)),
             self.common.security.audit.clone(),
             Arc::clone(&self.forwarded),
-            WorkerRelay {
-                draining: self.drained.clone(),
-                stopping: self.common.stopping.clone(),
-                reopened: Arc::clone(&self.forwarded.streams_moved),
+            StreamRelays {
+                workers: WorkerRelay {
+                    draining: self.drained.clone(),
+                    stopping: self.common.stopping.clone(),
+                    reopened: Arc::clone(&self.forwarded.streams_moved),
+                },
+                batches: EnqueueRelay {
+                    stopping: self.common.stopping.clone(),
+                    reopened: Arc::clone(&self.forwarded.answers_moved),
+                },
             },
         )
         .with_ports(ports);
@@ -512,8 +518,8 @@ fn metrics(
         ),
         (
             "ganger_answers_moved_total",
-            "Waits, logs and streams of events over HTTP that went on at another node of the cluster after their shard moved.",
-            &forwarded.answers_moved,
+            "Waits, logs, and streams of events and of batches that went on at another node of the cluster after their shard moved.",
+            &*forwarded.answers_moved,
         ),
     ] {
         out.counter(name, help).sample(&[], read(number));

@@ -140,17 +140,21 @@ impl Database {
 
     /// Inserts single rows at a steady rate; returns the median of their times in ms, from when each was sent.
     pub(super) fn paced_insert_time(&self, a_second: u32, seconds: f64) -> Result<f64> {
-        let directory = output(self.primary.program("mktemp").arg("-d"))?;
-        let directory = PathBuf::from(directory.trim());
+        // The user of the database can write there.
+        let directory = self.primary.socket_directory();
         output(
             self.pgbench(seconds)
                 .args(["--rate", &a_second.to_string(), "--log", "--log-prefix"])
-                .arg(directory.join("times"))
+                .arg(directory.join(TIMES))
                 .arg(NAME),
         )?;
         let mut times = Vec::new();
-        for file in fs::read_dir(&directory)? {
-            for line in fs::read_to_string(file?.path())?.lines() {
+        for file in fs::read_dir(directory)? {
+            let file = file?;
+            if !file.file_name().to_string_lossy().starts_with(TIMES) {
+                continue;
+            }
+            for line in fs::read_to_string(file.path())?.lines() {
                 // Client, transaction, time, script, two of the moment, and by how much it was late, in us.
                 let words: Vec<&str> = line.split(' ').collect();
                 let [_, _, time, _, _, _, late] = words[..] else {
@@ -158,8 +162,8 @@ impl Database {
                 };
                 times.push((time.parse::<f64>()? - late.parse::<f64>()?) / 1e3);
             }
+            fs::remove_file(file.path())?;
         }
-        fs::remove_dir_all(&directory)?;
         ensure!(!times.is_empty(), "pgbench logged nothing");
         Ok(super::median(times))
     }
@@ -176,5 +180,7 @@ impl Database {
     }
 }
 
+/// Beginning of the names of files with the times of insertions.
+const TIMES: &str = "times";
 /// Inserts a row with a text of 200 bytes.
 const INSERT: &str = "insert into bare (payload) values (repeat('x', 200));\n";

@@ -1,5 +1,6 @@
 //! The integration tests of this crate. They share one program, because each program links everything again.
 
+mod batch_streams;
 mod chaos;
 mod cluster;
 mod cluster_certificates;

@@ -156,18 +156,23 @@ fn produce(node: SocketAddr, done: &Done) -> usize {
 }
 
 /// Returns a number of a node's metrics.
-fn metric(nodes: &Nodes, node: &str, name: &str) -> Result<u64> {
+pub(crate) fn metric(nodes: &Nodes, node: &str, name: &str) -> Result<u64> {
     let text = ask(nodes.setup(node), "/metrics")?.to_text();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     let number = line.with_context(|| format!("{name} is there"))?;
     Ok(number.trim().parse()?)
 }
 
-/// Moves the shard from node to node, to the node of the workers and away from it, and kills its owner at the end.
-fn move_around(nodes: &mut Nodes, done: &Done) -> Result<()> {
+/// Moves the shard from node to node, to the node of the clients and away from it, and kills its owner at the end. `done`
+/// counts what the clients have done.
+pub(crate) fn move_around(
+    nodes: &mut Nodes,
+    done: &AtomicUsize,
+    before_death: impl FnOnce(),
+) -> Result<()> {
     let wait_for_jobs = || {
-        let enough = done.completed.load(Ordering::Relaxed) + JOBS_BETWEEN;
-        let has = || done.completed.load(Ordering::Relaxed) >= enough;
+        let enough = done.load(Ordering::Relaxed) + JOBS_BETWEEN;
+        let has = || done.load(Ordering::Relaxed) >= enough;
         wait_for("more jobs", || Ok(has().then_some(())))
     };
     for owner in ["c", "b", "a", "c", "a"] {
@@ -177,10 +182,7 @@ fn move_around(nodes: &mut Nodes, done: &Done) -> Result<()> {
                 drain(nodes, other, &[])?;
             }
         }
-        eprintln!(
-            "to {owner}: {} jobs so far",
-            done.completed.load(Ordering::Relaxed)
-        );
+        eprintln!("to {owner}: {} jobs so far", done.load(Ordering::Relaxed));
         wait_for("the move", || {
             Ok((nodes.owner("c", "1")?.as_deref() == Some(owner)).then_some(()))
         })?;
@@ -189,6 +191,8 @@ fn move_around(nodes: &mut Nodes, done: &Done) -> Result<()> {
     for node in ["b", "c"] {
         drain(nodes, node, &["--undo"])?;
     }
+    before_death();
+    wait_for_jobs()?;
     nodes.server("a").kill()?;
     wait_for_jobs()?;
     let server = nodes.setup("a").start()?;
@@ -210,7 +214,7 @@ fn the_streams_of_workers_go_on_while_their_shard_moves_and_when_its_owner_dies(
             let done = &done;
             scope.spawn(move || work(node, name, session, done))
         });
-        let moved = move_around(&mut nodes, &done);
+        let moved = move_around(&mut nodes, &done.completed, || ());
         done.is_over.store(true, Ordering::Relaxed);
         let enqueued = producer.join().expect("no panic");
         let seen = workers.map(|worker| worker.join().expect("no panic"));

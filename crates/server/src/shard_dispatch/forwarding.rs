@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use futures::StreamExt as _;
 use ganger_access::{BytesInProcess, Identity};
-use ganger_dialect_grpc::{WORK, has_idempotency_key, is_read};
+use ganger_dialect_grpc::{ENQUEUE_STREAM, WORK, has_idempotency_key, is_read};
 use ganger_dialect_http::Problem;
 use ganger_router::{RouteError, Router};
 use ganger_types::ShardId;
@@ -33,8 +33,6 @@ pub(super) const PLACES: &str = "ganger-places";
 pub(super) const HOPS_MAX: u8 = 3;
 /// Trailer with the status of a gRPC call.
 pub(super) const STATUS: &str = "grpc-status";
-/// Path of the stream that submits batches.
-const ENQUEUE_STREAM: &str = "/ganger.v1.Jobs/EnqueueStream";
 /// Methods whose caller sends without limit. The end of the caller's messages decides nothing, so a stopping server
 /// ends them itself. Graph submission is not among them: half a graph would be taken for the whole.
 const CLIENT_STREAMS: [&str; 3] = [WORK, ENQUEUE_STREAM, REFLECTION];

@@ -3,54 +3,31 @@
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::{Pin, pin};
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
-use futures::future::BoxFuture;
 use ganger_access::BytesInProcess;
 use ganger_proto::v1;
 use prost::Message as _;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status, Streaming};
 
+use super::WAITING_MAX;
 use super::envelope::{Delivered, ServerEnvelope, WorkerEnvelope};
 use super::state::StreamState;
-use super::{Inner, InnerStreams, WAITING_MAX};
+use crate::inner_stream::{AWAY_MAX, FromShard, InnerStreams, Side};
 use crate::problem::Problem;
 use crate::work::session::drain_requested;
 
-/// Pause before an inner stream is opened again after an attempt that failed.
-const RETRY_EVERY: Duration = Duration::from_millis(200);
-/// Longest time for which a worker's stream is kept while its shard cannot be reached.
-const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Longest time for which jobs are given back that did not reach their worker.
 const GIVE_BACK_MAX: Duration = Duration::from_secs(5);
 
 /// Message to the worker, or the status that ends the stream.
 type ToWorkerMessage = Result<ServerEnvelope, Status>;
-
-/// The shard's side of the stream.
-enum Side {
-    /// It is being opened.
-    Opening(BoxFuture<'static, Result<Inner, Status>>),
-    Open(Box<Inner>),
-    /// It is opened again at this time.
-    Away(Instant),
-}
-
-/// What has happened on the shard's side.
-enum FromShard {
-    Opened(Box<Inner>),
-    Message(ServerEnvelope),
-    /// The inner stream has ended, or could not be opened.
-    Ended(Status),
-    /// It is time to open it again.
-    Again,
-}
 
 /// The task that relays one stream, with both of its sides.
 pub(super) struct Pump {
@@ -64,9 +41,7 @@ pub(super) struct Pump {
     to_shard: Option<mpsc::Sender<WorkerEnvelope>>,
     /// Messages that wait for room in `to_shard`.
     queue: VecDeque<WorkerEnvelope>,
-    side: Side,
-    /// Time at which the last inner stream was opened.
-    opened_at: Instant,
+    side: Side<ServerEnvelope>,
     /// Time since which the shard has not been reached; `None` if it is.
     away_since: Option<Instant>,
     /// Hears of the first inner stream, or why there is none; `None` once it has.
@@ -88,7 +63,7 @@ impl Pump {
     ) -> Self {
         let (to_shard, messages) = mpsc::channel(WAITING_MAX);
         Self {
-            side: Side::Opening(streams.open(messages)),
+            side: Side::Opening(streams.open(ReceiverStream::new(messages))),
             streams,
             state: StreamState::default(),
             worker,
@@ -96,7 +71,6 @@ impl Pump {
             out: None,
             to_shard: Some(to_shard),
             queue: VecDeque::new(),
-            opened_at: Instant::now(),
             away_since: None,
             opened: None,
             is_draining: false,
@@ -165,11 +139,10 @@ impl Pump {
     }
 
     /// Notes what has happened on the shard's side. Returns the status if it ends the worker's stream.
-    fn note(&mut self, happened: FromShard) -> Option<Status> {
+    fn note(&mut self, happened: FromShard<ServerEnvelope>) -> Option<Status> {
         match happened {
             FromShard::Opened(inner) => {
-                self.side = Side::Open(inner);
-                self.opened_at = Instant::now();
+                self.side.set_open(inner);
                 match self.opened.take() {
                     Some(opened) => drop(opened.send(Ok(()))),
                     None => self.streams.count_reopened(),
@@ -200,12 +173,10 @@ impl Pump {
 
     /// Whether the end of an inner stream ends the worker's stream.
     fn is_final(&self, status: &Status) -> bool {
-        let is_of_move = match &self.side {
-            Side::Open(inner) if inner.is_broken.load(Ordering::Relaxed) => true,
-            // A node that stops ends streams without an error once their workers hold nothing. Without any status, its
-            // connection has ended.
-            _ => matches!(status.code(), Code::Ok | Code::Unavailable | Code::Unknown),
-        };
+        // A node that stops ends streams without an error once their workers hold nothing. Without any status, its
+        // connection has ended.
+        let is_of_move = self.side.is_broken()
+            || matches!(status.code(), Code::Ok | Code::Unavailable | Code::Unknown);
         let is_too_long = self
             .away_since
             .is_some_and(|since| since.elapsed() > AWAY_MAX);
@@ -215,22 +186,15 @@ impl Pump {
 
     /// Waits before an inner stream is opened again.
     fn go_away(&mut self) {
-        let now = Instant::now();
-        let was_open = matches!(self.side, Side::Open(_));
-        let open_for = if was_open {
-            now - self.opened_at
-        } else {
-            Duration::ZERO
-        };
         self.to_shard = None;
         self.queue.clear();
-        self.away_since.get_or_insert(now);
-        self.side = Side::Away(now + pause_after(open_for));
+        self.away_since.get_or_insert(Instant::now());
+        self.side.set_away();
     }
 
     fn open_again(&mut self) {
         let (to_shard, messages) = mpsc::channel(WAITING_MAX);
-        self.side = Side::Opening(self.streams.open(messages));
+        self.side = Side::Opening(self.streams.open(ReceiverStream::new(messages)));
         self.to_shard = Some(to_shard);
         self.queue = self.state.resume().into();
     }
@@ -252,7 +216,7 @@ impl Pump {
 
     /// Gives jobs back that did not reach the worker: uncounted, at their old places.
     async fn give_back(mut self, returned: &mut mpsc::UnboundedReceiver<ServerEnvelope>) {
-        let (Some(to_shard), Side::Open(mut inner)) = (self.to_shard.take(), self.side) else {
+        let (Some(to_shard), Side::Open(mut inner, _)) = (self.to_shard.take(), self.side) else {
             return;
         };
         drop(self.to_worker);
@@ -282,37 +246,6 @@ impl Pump {
             }
         };
         timeout(GIVE_BACK_MAX, give_back).await.ok();
-    }
-}
-
-impl Side {
-    /// Waits for what happens on the shard's side.
-    async fn next(&mut self) -> FromShard {
-        match self {
-            Self::Opening(opening) => match opening.await {
-                Ok(inner) => FromShard::Opened(Box::new(inner)),
-                Err(status) => FromShard::Ended(status),
-            },
-            Self::Open(inner) => match inner.messages.message().await {
-                Ok(Some(message)) => FromShard::Message(message),
-                Ok(None) => FromShard::Ended(Status::ok("")),
-                Err(status) => FromShard::Ended(status),
-            },
-            Self::Away(until) => {
-                sleep_until(*until).await;
-                FromShard::Again
-            }
-        }
-    }
-}
-
-/// Returns the pause before an inner stream is opened again that was open for so long: none after a move. A node that
-/// stops ends the streams of idle workers as soon as they are open.
-fn pause_after(open_for: Duration) -> Duration {
-    if open_for < RETRY_EVERY {
-        RETRY_EVERY
-    } else {
-        Duration::ZERO
     }
 }
 
@@ -384,17 +317,5 @@ impl Drop for ToWorker {
                 drop(self.unsent.send(message));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stream_that_ends_at_once_is_not_opened_again_at_once() {
-        assert_eq!(pause_after(Duration::ZERO), RETRY_EVERY);
-        assert_eq!(pause_after(RETRY_EVERY / 2), RETRY_EVERY);
-        assert_eq!(pause_after(Duration::from_secs(9)), Duration::ZERO);
     }
 }

@@ -1,7 +1,12 @@
 //! A relay between a worker and shards that the tests play.
 
+use std::sync::atomic::Ordering;
+
 use ganger_proto::v1;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Code;
+use tonic::codec::{BufferSettings, EncodeBody, SingleMessageCompressionOverride, Streaming};
+use tonic_prost::{ProstDecoder, ProstEncoder};
 
 use super::*;
 use crate::problem::Problem;
