@@ -12,9 +12,9 @@ use crate::security::Protocol;
 
 /// Relays streams to whichever node owns their shard.
 pub(crate) struct StreamRelays {
-    /// Those of workers.
+    /// Relays the streams of workers.
     pub(crate) workers: WorkerRelay,
-    /// Those that submit batches.
+    /// Relays the streams that submit batches.
     pub(crate) batches: EnqueueRelay,
 }
 
