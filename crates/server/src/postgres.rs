@@ -7,7 +7,7 @@ use ganger_router::{ClusterControl, ClusterShard, Owners, Topology};
 use ganger_shard::{Clock, Handle, Hooks, Settings, Shard};
 use ganger_store::StoreError;
 use ganger_store_postgres::{
-    Database, Directory, NodeName, PostgresStore, move_shard, set_draining,
+    Database, Directory, Formats, NodeName, PostgresStore, move_shard, set_draining,
 };
 use ganger_types::ShardId;
 
@@ -146,6 +146,7 @@ fn join(
             incarnation: NodeName::new_incarnation()?,
             address,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            formats: Formats::OWN,
             lease: config.postgres.ownership_lease,
         },
         home: config.shards[0].clone(),

@@ -5,6 +5,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use crate::fault::Fault;
+use crate::formats::Formats;
 use crate::header::Header;
 use crate::record::{self, Place};
 use crate::schema::{ADMIN, FORMAT, NODE, functions, roles, schema, schema_of, shard};
@@ -45,9 +46,9 @@ pub enum AdminError {
         /// Name of the cluster that was to be made.
         wanted: String,
     },
-    /// The tables have a format that this program cannot bring up to date.
+    /// The tables have a format that this program cannot use.
     #[error(
-        "{database} has format {found}, and this program knows {known} only: use the ganger that made it, or a newer one"
+        "{database} has format {found}, and this program knows formats up to {known}: use the ganger that made it, or a newer one"
     )]
     OtherFormat {
         /// Host and name of the database.
@@ -229,7 +230,7 @@ impl Admin {
         })
     }
 
-    /// Brings functions and tables up to the format of this program; returns the format.
+    /// Adds the functions, tables and columns that this program needs; returns the cluster's format, which stays as it is.
     ///
     /// # Errors
     /// If the tables have a format that this program does not know.
@@ -239,16 +240,15 @@ impl Admin {
             let rows = wire.query_once(sql, &[]).await?;
             Ok(rows.first().map_or(Ok(0), |row| row.try_get(0))?)
         })?;
-        // Format 1 is the first one.
-        if found != i64::from(FORMAT) {
-            return Err(AdminError::OtherFormat {
-                database: self.label.clone(),
-                found,
-                known: FORMAT,
-            });
-        }
+        let format = u32::try_from(found).ok();
+        let format = format.filter(|format| Formats::OWN.has(*format));
+        let format = format.ok_or_else(|| AdminError::OtherFormat {
+            database: self.label.clone(),
+            found,
+            known: Formats::OWN.max,
+        })?;
         self.init(None)?;
-        Ok(FORMAT)
+        Ok(format)
     }
 
     /// Runs statements on the control tables in one transaction of the role that owns them: the role of this connection
@@ -326,15 +326,16 @@ async fn make_shard(
     let mut identity = [0_u8; 16];
     getrandom::fill(&mut identity).map_err(|error| Fault::Lost(error.to_string()))?;
     let sealed = Header::new(shard_id).seal();
-    let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
     let fences = format!(
         "INSERT INTO {schema}.fence (what, epoch, state, owner, identity, format)
-         VALUES ('log', 0, 'open', '', $1, $2), ('rows', 0, 'open', '', $1, $2)"
+         SELECT what, 0, 'open', '', $1, coalesce((SELECT format FROM ganger.cluster), $2)
+         FROM unnest(ARRAY['log', 'rows']) AS what"
     );
     let identity_bytes: &[u8] = &identity;
+    let newest = i32::try_from(FORMAT).unwrap_or(i32::MAX);
     wire.execute_once(
         &fences,
-        &[(&identity_bytes, Type::BYTEA), (&format, Type::INT4)],
+        &[(&identity_bytes, Type::BYTEA), (&newest, Type::INT4)],
     )
     .await?;
     let checkpoint =

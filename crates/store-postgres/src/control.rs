@@ -11,7 +11,8 @@ use tokio_postgres::error::SqlState;
 use crate::database::{Database, QUERY_MAX};
 use crate::fault::Fault;
 use crate::fence::{OPEN, REWOUND};
-use crate::schema::{FORMAT, NODE};
+use crate::formats::Formats;
+use crate::schema::NODE;
 
 /// Makes the control tables. `{node}` stands for the role of the nodes.
 pub(crate) const TABLES: &str = "
@@ -19,6 +20,7 @@ CREATE TABLE IF NOT EXISTS ganger.cluster (one int PRIMARY KEY CHECK (one = 1), 
     identity bytea NOT NULL, format int NOT NULL, made_at timestamptz NOT NULL DEFAULT now());
 CREATE TABLE IF NOT EXISTS ganger.shard (number int PRIMARY KEY, id text NOT NULL UNIQUE);
 GRANT SELECT ON ganger.cluster, ganger.shard TO {node};
+GRANT UPDATE (format) ON ganger.cluster TO {node};
 ";
 
 /// A shard of a cluster.
@@ -90,16 +92,17 @@ impl Directory {
         let damaged = |error: tokio_postgres::Error| Fault::from(error).at(&label, "read");
         let format: i32 = row.try_get(2).map_err(damaged)?;
         let format = u32::try_from(format).unwrap_or(0);
-        if format > FORMAT {
+        let Formats { min, max } = Formats::OWN;
+        if format > max {
             return Err(StoreError::TooNew {
                 path: label.clone(),
                 found: format,
-                known: FORMAT,
+                known: max,
             });
         }
-        if format < FORMAT {
+        if format < min {
             return Err(refused(format!(
-                "it has format {format}, and this program needs {FORMAT}: run `ganger cluster migrate`"
+                "it has format {format}, and this program needs {min} or newer: start nodes with a program that knows both, and run `ganger cluster finalize`"
             )));
         }
         let sql = "SELECT number, id FROM ganger.shard ORDER BY number";

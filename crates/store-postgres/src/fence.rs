@@ -5,8 +5,8 @@ use ganger_store::StoreError;
 use ganger_types::Epoch;
 
 use crate::fault::Fault;
+use crate::formats::Formats;
 use crate::mark::Mark;
-use crate::schema::FORMAT;
 
 /// State of a shard that can have an owner.
 pub(crate) const OPEN: &str = "open";
@@ -48,11 +48,12 @@ impl Fence {
     /// If the shard cannot be taken over, or has been taken over by somebody else since `back`.
     pub fn next_epoch(&self, claimant: Claimant<'_>, label: &str) -> Result<u64, Fault> {
         let path = label.to_owned();
-        if self.format > FORMAT {
+        let known = Formats::OWN.max;
+        if self.format > known {
             return Err(Fault::Store(StoreError::TooNew {
                 path,
                 found: self.format,
-                known: FORMAT,
+                known,
             }));
         }
         if self.state != OPEN {
@@ -109,7 +110,7 @@ mod tests {
             owner: "one".to_owned(),
             state: "open".to_owned(),
             identity: [0; 16],
-            format: FORMAT,
+            format: Formats::OWN.max,
         }
     }
 

@@ -23,6 +23,7 @@ mod expired_jobs;
 mod export;
 mod fault;
 mod fence;
+mod formats;
 mod header;
 mod import;
 mod limits;
@@ -62,6 +63,7 @@ pub use ages::DatabaseAges;
 pub use control::{Directory, ShardEntry, ShardStatus};
 pub use database::Database;
 pub use durability::{Durability, durability};
+pub use formats::{Formats, NextFormat};
 pub use ganger_store::DurabilityMode;
 pub use import::Imported;
 #[doc(hidden)]
@@ -70,7 +72,8 @@ pub use mark::{KnownMark, Mark};
 pub use newest::{NewestServer, ServerIdentity};
 pub use nodes::{
     BEAT_EVERY, BeatError, Holds, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
-    OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, move_shard, set_draining,
+    OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, finalize, move_shard,
+    set_draining,
 };
 pub use reader::PostgresReader;
 pub use rewind::{RewindError, accept_rewind};

@@ -19,6 +19,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::database::{Database, QUERY_MAX};
 use crate::fault::Fault;
+use crate::formats::{Formats, KNOWN_FOR, NextFormat};
 use crate::session::{Session, Wire};
 use judge::Watches;
 pub(crate) use statements::TABLES;
@@ -50,6 +51,8 @@ pub struct NodeName {
     pub address: String,
     /// Version of the program.
     pub version: String,
+    /// Formats of the tables that the program knows.
+    pub formats: Formats,
     /// Time without a beat after which others count it as dead: [`OWNERSHIP_LEASE_MIN`] to [`OWNERSHIP_LEASE_MAX`].
     pub lease: Duration,
 }
@@ -123,6 +126,8 @@ pub struct Seen {
     pub shards: Vec<SeenShard>,
     /// Number that every change of the nodes which are to serve shards raises.
     pub version: u64,
+    /// Format of the tables.
+    pub format: u32,
     /// Number of shards that this beat took from dead nodes.
     pub taken_over: u64,
     /// Number of shards that this beat moved from one live node to another.
@@ -135,6 +140,16 @@ pub enum BeatError {
     /// Another process has the name of this node.
     #[error("another process has the node name {0:?}: give each its own with --node")]
     NameTaken(String),
+    /// The cluster has a format that this program does not know.
+    #[error(
+        "the cluster has format {found} now, and this program knows formats up to {known}: use a newer ganger"
+    )]
+    FormatTooNew {
+        /// Format of the cluster.
+        found: u32,
+        /// Newest format that this program knows.
+        known: u32,
+    },
     /// The control tables cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -211,6 +226,10 @@ impl Member {
             self.host = self.host.wrapping_add(1);
         }
         match beaten {
+            Ok(Some(seen)) if seen.format > self.name.formats.max => Err(BeatError::FormatTooNew {
+                found: seen.format,
+                known: self.name.formats.max,
+            }),
             Ok(Some(seen)) => Ok(seen),
             Ok(None) => Err(BeatError::NameTaken(self.name.node.clone())),
             Err(fault) => Err(explain(fault, &label).into()),
@@ -249,6 +268,16 @@ impl Member {
                 moved = judgement.moved();
                 table = statements::look(wire).await?;
             }
+            if let NextFormat::Ready(next) = judgement.next_format
+                && judgement.known_for >= KNOWN_FOR
+                && statements::raise_format(wire, next).await?
+            {
+                tracing::info!(
+                    format = next,
+                    "all nodes know this format: the cluster has it from now on"
+                );
+                table.format = next;
+            }
             for place in &mut table.places {
                 let may_hold = if place.node == name.node {
                     holds.may_hold(place.number)
@@ -263,6 +292,7 @@ impl Member {
                 began: before,
                 nodes: judgement.nodes,
                 version: u64::try_from(table.version).unwrap_or(0),
+                format: table.format,
                 shards: table.shards(&name.incarnation),
                 taken_over,
                 moved,
@@ -358,7 +388,8 @@ fn explain(fault: Fault, label: &str) -> StoreError {
         return StoreError::Io {
             path: label.to_owned(),
             doing: "used",
-            reason: "it has no tables for several nodes: run `ganger cluster migrate`".to_owned(),
+            reason: "it lacks tables or columns for several nodes: run `ganger cluster migrate`"
+                .to_owned(),
         };
     }
     crate::control::explain(fault, label)
@@ -399,4 +430,26 @@ pub fn set_draining(
         })
     });
     changed.map_err(|fault| explain(fault, &label))
+}
+
+/// Gives the cluster the next format, if all live nodes know it: those that have beaten within their leases. Returns what it
+/// found; [`NextFormat::Ready`] with the format that the cluster has now.
+///
+/// # Errors
+/// If the database cannot be reached, or is not that of a cluster.
+pub fn finalize(database: &Arc<Database>) -> Result<NextFormat, StoreError> {
+    let label = database.settings().label();
+    let done = database.with_reader(|session| {
+        session.run_for(QUERY_MAX, async |wire| {
+            let table = statements::look(wire).await?;
+            let live = table.nodes.iter().filter(|it| it.silent_for < it.lease);
+            let next = table.next_format(live);
+            if let NextFormat::Ready(next) = next {
+                // Another one may have been faster.
+                statements::raise_format(wire, next).await?;
+            }
+            Ok(next)
+        })
+    });
+    done.map_err(|fault| explain(fault, &label))
 }

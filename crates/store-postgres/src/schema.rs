@@ -2,7 +2,7 @@
 
 use ganger_store::rows::names::SmallTable;
 
-/// Version of the tables.
+/// Newest format of the tables, which a new cluster has.
 pub(crate) const FORMAT: u32 = 1;
 /// Number of log tables.
 pub(crate) const SLOTS: usize = 3;

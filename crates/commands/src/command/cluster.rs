@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use ganger_store_embedded::{Export, Import};
 use ganger_store_postgres::{
-    Admin, Database, Directory, PasswordSource, Settings, ShardEntry, ShardStatus, accept_rewind,
-    durability, set_draining,
+    Admin, Database, Directory, NextFormat, PasswordSource, Settings, ShardEntry, ShardStatus,
+    accept_rewind, durability, finalize, set_draining,
 };
 use ganger_types::ShardId;
 use serde_json::json;
@@ -25,8 +25,11 @@ const PASSWORD_VARIABLE: &str = "GANGER_STORE_PASSWORD";
 pub(crate) enum ClusterCommand {
     /// Make the roles, the tables and the shards of a new cluster. What is there already is kept.
     Init(InitArgs),
-    /// Bring the tables of a cluster up to the format of this program, once all nodes run it.
+    /// Add the tables, columns and functions that this program needs. Nodes with earlier programs go on.
     Migrate(StoreArgs),
+    /// Give the cluster the next format of its tables, once all its nodes know it. Nodes do it by themselves after ten
+    /// minutes. Programs that do not know it are refused from then on.
+    Finalize(StoreArgs),
     /// Add a shard to a cluster. Several nodes serve it at once, a server alone from its next start on.
     AddShard(StoreArgs),
     /// Take the store of a server on one machine into the empty shard of the same id. Stop that server before, and do
@@ -191,6 +194,7 @@ pub(crate) fn run(context: &Context, command: &ClusterCommand) -> Outcome {
     match command {
         ClusterCommand::Init(args) => init(args),
         ClusterCommand::Migrate(args) => migrate(args),
+        ClusterCommand::Finalize(args) => finalize_format(args),
         ClusterCommand::AddShard(args) => add_shard(args),
         ClusterCommand::Import(args) => import(args),
         ClusterCommand::Export(args) => export(args),
@@ -269,6 +273,28 @@ fn migrate(args: &StoreArgs) -> Outcome {
     let format = admin.migrate().map_err(failure)?;
     admin.take_warning().into_iter().for_each(remark);
     remark(format!("the cluster has format {format}"));
+    Ok(Exit::Done)
+}
+
+fn finalize_format(args: &StoreArgs) -> Outcome {
+    let database = Database::new(args.settings()?).map_err(failure)?;
+    Directory::read(&database).map_err(failure)?;
+    match finalize(&database).map_err(failure)? {
+        NextFormat::Ready(format) => remark(format!("the cluster has format {format} now")),
+        NextFormat::Newest(format) => remark(format!(
+            "the cluster has format {format}, and none of its nodes knows a newer one: there is nothing to do"
+        )),
+        NextFormat::Held { format, node } => {
+            return Err(failure(format!(
+                "the cluster keeps format {format}: node {node} does not know the next one; start it with the program of the other nodes first"
+            )));
+        }
+        NextFormat::NoNodes => {
+            return Err(failure(
+                "no node lives, so nobody knows which formats the programs of this cluster know: start the nodes first",
+            ));
+        }
+    }
     Ok(Exit::Done)
 }
 

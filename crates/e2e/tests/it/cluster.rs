@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 use ganger_e2e::cluster::TestCluster;
-use ganger_e2e::command::{run, run_successfully, wait_for};
+use ganger_e2e::command::{output_text, run, run_successfully, wait_for};
 use ganger_e2e::http::{Client, Response};
 use ganger_e2e::load::{Load, Plan};
 use ganger_e2e::random::Random;
@@ -203,12 +203,17 @@ fn a_cluster_that_cannot_be_used_is_refused_in_words() -> Result<()> {
     cluster.sql("UPDATE ganger.cluster SET format = 2")?;
     expect(&refused(&cluster, 3, |_| {})?, &["use a newer ganger"])?;
     cluster.sql("UPDATE ganger.cluster SET format = 0")?;
-    expect(&refused(&cluster, 3, |_| {})?, &["ganger cluster migrate"])?;
+    expect(&refused(&cluster, 3, |_| {})?, &["ganger cluster finalize"])?;
     let store = cluster.admin_address();
     let migrated = run(&["cluster", "migrate", "--store", &store], &[])?;
     ensure!(migrated.status.code() == Some(1), "{migrated:?}");
     cluster.sql("UPDATE ganger.cluster SET format = 1")?;
     run_successfully(&["cluster", "migrate", "--store", &store], &[])?;
+    let finalised = run(&["cluster", "finalize", "--store", &store], &[])?;
+    expect(
+        &output_text(&finalised),
+        &["no node lives", "start the nodes first"],
+    )?;
     let renamed = run(
         &["cluster", "init", "--store", &store, "--cluster", "other"],
         &[],

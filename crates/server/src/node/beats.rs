@@ -63,7 +63,9 @@ impl Beats {
             let sent = SystemClock.monotonic();
             match self.beat(sent, beats % LOOK_EVERY == 0) {
                 Ok(()) => beats += 1,
-                Err(error @ BeatError::NameTaken(_)) => return self.end(&error),
+                Err(error @ (BeatError::NameTaken(_) | BeatError::FormatTooNew { .. })) => {
+                    return self.end(&error);
+                }
                 Err(BeatError::Store(error)) => {
                     self.shared.counters.missed.fetch_add(1, Ordering::Relaxed);
                     self.check_ready();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ganger_types::ShardId;
 
+use crate::formats::{Formats, Knows, NextFormat, next_format};
 use crate::nodes::{SILENT_AFTER, SeenNode, SeenShard};
 use crate::placement::{LiveNode, PlacedShard, place};
 
@@ -20,6 +21,7 @@ pub(super) struct NodeRow {
     pub(super) incarnation: String,
     pub(super) address: String,
     pub(super) version: String,
+    pub(super) formats: Formats,
     pub(super) beat: i64,
     pub(super) lease: Duration,
     pub(super) is_draining: bool,
@@ -49,11 +51,22 @@ pub(super) struct PlaceRow {
 pub(super) struct Table {
     /// Number that every change of places raises.
     pub(super) version: i64,
+    /// Format of the cluster's tables; 0 while nobody has said.
+    pub(super) format: u32,
     pub(super) nodes: Vec<NodeRow>,
     pub(super) places: Vec<PlaceRow>,
 }
 
 impl Table {
+    /// Returns what becomes of the cluster's format if these of its nodes live.
+    pub(super) fn next_format<'a>(&self, live: impl Iterator<Item = &'a NodeRow>) -> NextFormat {
+        let knows = live.map(|node| Knows {
+            node: &node.name,
+            formats: node.formats,
+        });
+        next_format(self.format, knows)
+    }
+
     /// Returns the shards as the process `incarnation` sees them.
     pub(super) fn shards(self, incarnation: &str) -> Vec<SeenShard> {
         let shards = self.places.into_iter().map(|place| SeenShard {
@@ -87,6 +100,9 @@ pub(super) struct Judgement {
     /// Dead processes that lose shards: name, incarnation, and the beat that was seen last. A later beat means that the
     /// process lives.
     pub(super) dead: Vec<(String, String, i64)>,
+    /// What becomes of the cluster's format, and for how long all live nodes have known what they know.
+    pub(super) next_format: NextFormat,
+    pub(super) known_for: Duration,
 }
 
 impl Judgement {
@@ -221,10 +237,13 @@ impl Watches {
             is_live: is_live(node),
             is_draining: node.is_draining,
         });
+        let of_live = || table.nodes.iter().filter(|node| is_live(node));
         Judgement {
             nodes: nodes.collect(),
             changes,
             dead,
+            next_format: table.next_format(of_live()),
+            known_for: of_live().map(|node| node.age).min().unwrap_or_default(),
         }
     }
 }
@@ -241,6 +260,7 @@ mod tests {
             incarnation: format!("{name}-1"),
             address: format!("{name}:1"),
             version: "1".to_owned(),
+            formats: Formats::OWN,
             beat,
             lease: SECOND * 6,
             is_draining: false,
@@ -294,6 +314,7 @@ mod tests {
         draining.is_draining = true;
         let mut table = Table {
             version: 1,
+            format: 1,
             nodes: vec![draining, node("b", 0)],
             places: vec![held(1, "a")],
         };
@@ -357,6 +378,7 @@ mod tests {
         watch(&mut watches, 0..7);
         let table = Table {
             version: 1,
+            format: 1,
             nodes: vec![node("a", 6), node("b", 0), node("c", 6)],
             places: vec![held(1, "a"), held(2, "b"), held(3, "c")],
         };
@@ -377,6 +399,7 @@ mod tests {
         again.incarnation = "b-2".to_owned();
         let table = Table {
             version: 1,
+            format: 1,
             nodes: vec![node("a", 6), again],
             places: vec![held(1, "a"), held(2, "b")],
         };

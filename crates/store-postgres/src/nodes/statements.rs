@@ -10,6 +10,7 @@ use tokio_postgres::types::Type;
 use super::NodeName;
 use super::judge::{Judgement, NodeRow, PlaceRow, Table};
 use crate::fault::Fault;
+use crate::formats::Formats;
 use crate::session::{Parameter, Wire};
 
 /// Makes the tables of the nodes. `{node}` stands for the role of the nodes. Earlier programs made the first table with
@@ -19,7 +20,8 @@ CREATE TABLE IF NOT EXISTS ganger.node (id text PRIMARY KEY, incarnation text NO
     version text NOT NULL, beat int8 NOT NULL, at timestamptz NOT NULL DEFAULT now(),
     since timestamptz NOT NULL DEFAULT now()) WITH (fillfactor = 50);
 ALTER TABLE ganger.node ADD COLUMN IF NOT EXISTS lease_ms int8 NOT NULL DEFAULT 6000,
-    ADD COLUMN IF NOT EXISTS is_draining boolean NOT NULL DEFAULT false;
+    ADD COLUMN IF NOT EXISTS is_draining boolean NOT NULL DEFAULT false,
+    ADD COLUMN IF NOT EXISTS format_min int NOT NULL DEFAULT 1, ADD COLUMN IF NOT EXISTS format_max int NOT NULL DEFAULT 1;
 DROP TABLE IF EXISTS ganger.active;
 CREATE TABLE IF NOT EXISTS ganger.plan (one int PRIMARY KEY CHECK (one = 1), version int8 NOT NULL)
     WITH (fillfactor = 10);
@@ -50,10 +52,12 @@ pub(super) async fn raise(wire: &Wire, name: &NodeName, has_joined: bool) -> Res
         }
     }
     let lease_ms = i64::try_from(name.lease.as_millis()).unwrap_or(i64::MAX);
-    let sql = "INSERT INTO ganger.node (id, incarnation, address, version, beat, lease_ms)
-         VALUES ($1, $2, $3, $4, 0, $5)
+    let Formats { min, max } = name.formats;
+    let [min, max] = [min, max].map(|format| i32::try_from(format).unwrap_or(i32::MAX));
+    let sql = "INSERT INTO ganger.node (id, incarnation, address, version, beat, lease_ms, format_min, format_max)
+         VALUES ($1, $2, $3, $4, 0, $5, $6, $7)
          ON CONFLICT (id) DO UPDATE SET incarnation = $2, address = $3, version = $4, beat = 0, lease_ms = $5,
-            at = clock_timestamp(), since = clock_timestamp(), is_draining = false";
+            format_min = $6, format_max = $7, at = clock_timestamp(), since = clock_timestamp(), is_draining = false";
     wire.execute_once(
         sql,
         &[
@@ -62,6 +66,8 @@ pub(super) async fn raise(wire: &Wire, name: &NodeName, has_joined: bool) -> Res
             (&name.address, Type::TEXT),
             (&name.version, Type::TEXT),
             (&lease_ms, Type::INT8),
+            (&min, Type::INT4),
+            (&max, Type::INT4),
         ],
     )
     .await?;
@@ -75,12 +81,14 @@ pub(super) async fn raise(wire: &Wire, name: &NodeName, has_joined: bool) -> Res
 /// Reads the control tables. New shards get their rows.
 pub(super) async fn look(wire: &Wire) -> Result<Table, Fault> {
     let sql = "SELECT id, incarnation, address, version, beat, lease_ms, is_draining,
-            extract(epoch FROM clock_timestamp() - since)::float8, extract(epoch FROM clock_timestamp() - at)::float8
+            extract(epoch FROM clock_timestamp() - since)::float8, extract(epoch FROM clock_timestamp() - at)::float8,
+            format_min, format_max
          FROM ganger.node ORDER BY id";
     let nodes = wire.query_once(sql, &[]).await?;
     let nodes: Result<_, _> = nodes.iter().map(node).collect();
     let sql = "SELECT s.number, s.id, p.node, p.holder, p.incarnation,
-            extract(epoch FROM clock_timestamp() - p.moved_at)::float8, plan.version, p.shard IS NULL
+            extract(epoch FROM clock_timestamp() - p.moved_at)::float8, plan.version, p.shard IS NULL,
+            (SELECT format FROM ganger.cluster)
          FROM ganger.shard s CROSS JOIN ganger.plan LEFT JOIN ganger.place p ON p.shard = s.number
          ORDER BY s.number";
     let mut rows = wire.query_once(sql, &[]).await?;
@@ -91,9 +99,11 @@ pub(super) async fn look(wire: &Wire) -> Result<Table, Fault> {
         rows = wire.query_once(sql, &[]).await?;
     }
     let version = rows.first().map_or(Ok(0), |row| row.try_get(6))?;
+    let format: Option<i32> = rows.first().map_or(Ok(None), |row| row.try_get(8))?;
     let places: Result<_, Fault> = rows.iter().map(place).collect();
     Ok(Table {
         version,
+        format: format.and_then(|it| u32::try_from(it).ok()).unwrap_or(0),
         nodes: nodes?,
         places: places?,
     })
@@ -101,6 +111,11 @@ pub(super) async fn look(wire: &Wire) -> Result<Table, Fault> {
 
 fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+fn format(row: &Row, column: usize) -> Result<u32, Fault> {
+    let format: i32 = row.try_get(column)?;
+    Ok(u32::try_from(format).unwrap_or(0))
 }
 
 fn node(row: &Row) -> Result<NodeRow, Fault> {
@@ -115,6 +130,10 @@ fn node(row: &Row) -> Result<NodeRow, Fault> {
         is_draining: row.try_get(6)?,
         age: seconds(row.try_get(7)?),
         silent_for: seconds(row.try_get(8)?),
+        formats: Formats {
+            min: format(row, 9)?,
+            max: format(row, 10)?,
+        },
     })
 }
 
@@ -264,6 +283,13 @@ pub(super) async fn move_to(wire: &Wire, shard: &str, node: &str) -> Result<bool
          FROM turn, ganger.shard s WHERE p.shard = s.number AND s.id = $1";
     let parameters: [Parameter<'_>; 2] = [(&shard, Type::TEXT), (&node, Type::TEXT)];
     Ok(wire.execute_once(sql, &parameters).await? == 1)
+}
+
+/// Gives the cluster this format, if it has the one before. Returns whether it had.
+pub(super) async fn raise_format(wire: &Wire, format: u32) -> Result<bool, Fault> {
+    let sql = "UPDATE ganger.cluster SET format = $1 WHERE format = $1 - 1";
+    let format = i32::try_from(format).unwrap_or(i32::MAX);
+    Ok(wire.execute_once(sql, &[(&format, Type::INT4)]).await? == 1)
 }
 
 pub(super) async fn set_draining(

@@ -6,7 +6,10 @@ use std::time::Duration;
 use ganger_types::ShardId;
 
 use super::support::Ground;
-use crate::{BeatError, Database, Holds, Member, NodeName, OWNERSHIP_LEASE, Seen, set_draining};
+use crate::{
+    BeatError, Database, Directory, Formats, Holds, Member, NextFormat, NodeName, OWNERSHIP_LEASE,
+    Seen, finalize, set_draining,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -44,12 +47,17 @@ impl Nodes {
     }
 
     fn member(&self, node: &str, incarnation: &str) -> Member {
+        self.member_that_knows(node, incarnation, Formats::OWN)
+    }
+
+    fn member_that_knows(&self, node: &str, incarnation: &str, formats: Formats) -> Member {
         let database = Database::new(self.ground.settings()).expect("they are possible");
         let name = NodeName {
             node: node.to_owned(),
             incarnation: incarnation.to_owned(),
             address: format!("{node}:1"),
             version: "1".to_owned(),
+            formats,
             lease: OWNERSHIP_LEASE,
         };
         Member::new(&database, name)
@@ -223,4 +231,58 @@ fn a_shard_that_its_new_node_does_not_take_is_held_again_by_the_one_that_release
     assert_eq!(ours(&nodes.beat(&mut two)), [1, 2]);
     let seen = one.beat(&now, &holds).expect("it is there");
     assert!(ours(&seen).is_empty(), "it has been taken");
+}
+
+#[test]
+fn a_cluster_gets_the_next_format_once_all_its_nodes_know_it() {
+    let Some(mut nodes) = Nodes::start("a_cluster_gets_the_next_format", 1) else {
+        return;
+    };
+    nodes.ground.admin.make_cluster("test").expect("it is new");
+    let database = Database::new(nodes.ground.settings()).expect("they are possible");
+    let finalize = || finalize(&database).expect("the database is there");
+    assert_eq!(finalize(), NextFormat::NoNodes);
+    let newer = Formats { min: 1, max: 2 };
+    let (mut a, mut b) = (
+        nodes.member_that_knows("a", "1", newer),
+        nodes.member("b", "1"),
+    );
+    nodes.beat(&mut b);
+    assert_eq!(finalize(), NextFormat::Newest(1));
+    nodes.beat(&mut a);
+    let held = NextFormat::Held {
+        format: 1,
+        node: "b".to_owned(),
+    };
+    assert_eq!(finalize(), held);
+    let mut c = nodes.member_that_knows("b", "2", newer);
+    assert_eq!(nodes.beat(&mut c).format, 1, "not before ten minutes");
+    assert_eq!(finalize(), NextFormat::Ready(2));
+    assert_eq!(nodes.beat(&mut a).format, 2);
+    assert_eq!(finalize(), NextFormat::Newest(2));
+
+    // This program knows format 1 only, and has come too late.
+    let refused = nodes.try_beat(&mut nodes.member("d", "1"));
+    let refused = refused.expect_err("it does not know it");
+    assert!(
+        matches!(refused, BeatError::FormatTooNew { found: 2, known: 1 }),
+        "{refused}"
+    );
+    assert!(Directory::read(&database).is_err());
+    let two = ShardId::new("2").expect("it is a name");
+    nodes.ground.admin.add_shard(2, &two).expect("it is new");
+    let formats = "SELECT DISTINCT format FROM ganger_s_2.fence";
+    assert_eq!(nodes.ground.sql(formats), "2");
+    nodes.ground.sql("DELETE FROM ganger.node WHERE id = 'd'");
+
+    // Without an operator, once all have known it for ten minutes.
+    nodes.ground.sql("UPDATE ganger.cluster SET format = 1");
+    nodes
+        .ground
+        .sql("UPDATE ganger.node SET since = now() - interval '11 minutes' WHERE id = 'a'");
+    assert_eq!(nodes.beat(&mut a).format, 1, "the other one has not");
+    nodes
+        .ground
+        .sql("UPDATE ganger.node SET since = now() - interval '11 minutes'");
+    assert_eq!(nodes.beat(&mut a).format, 2);
 }

@@ -9,7 +9,7 @@ use std::{io, thread};
 use ganger_postgres_instance::Instance;
 use ganger_store::{CommitError, Reader, Store};
 use ganger_store_postgres::{
-    Database, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MIN, PostgresReader,
+    Database, Formats, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MIN, PostgresReader,
     PostgresStore, Seen, ServerIdentity, Settings,
 };
 use ganger_types::query::JobQuery;
@@ -232,6 +232,7 @@ fn a_node_does_not_beat_at_a_former_primary() {
         incarnation: "x".to_owned(),
         address: "a:1".to_owned(),
         version: "1".to_owned(),
+        formats: Formats::OWN,
         lease: OWNERSHIP_LEASE,
     };
     let mut member = Member::new(&database, name);
@@ -276,6 +277,7 @@ fn a_node_that_takes_shards_over_finds_the_new_primary() {
             incarnation: node.to_owned(),
             address: format!("{node}:1"),
             version: "1".to_owned(),
+            formats: Formats::OWN,
             lease: OWNERSHIP_LEASE_MIN,
         };
         Member::new(&database, name)

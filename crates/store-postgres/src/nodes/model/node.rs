@@ -7,6 +7,7 @@ use super::super::judge::{Table, Watches};
 use super::super::{BEAT_EVERY, NodeName};
 use super::tables::{Answer, Statement, incarnation, name_of, node_of, placed_on};
 use super::{Cluster, Event, LEASE, Planted, SHARDS};
+use crate::formats::Formats;
 
 /// What a node has of a shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -253,6 +254,7 @@ impl Cluster {
             incarnation: process.to_owned(),
             address: String::new(),
             version: String::new(),
+            formats: Formats::OWN,
             lease: LEASE,
         };
         let planted = self.planted;

@@ -7,6 +7,7 @@ use ganger_types::ShardId;
 
 use super::super::judge::{Judgement, NodeRow, PlaceRow, Table};
 use super::{LEASE, Planted};
+use crate::formats::Formats;
 
 /// The row of a node in the control tables.
 #[derive(Clone)]
@@ -69,6 +70,7 @@ impl Tables {
             incarnation: incarnation(*node, row.incarnation),
             address: String::new(),
             version: String::new(),
+            formats: Formats::OWN,
             beat: row.beat,
             lease: LEASE,
             is_draining: row.is_draining,
@@ -92,6 +94,7 @@ impl Tables {
         });
         Table {
             version: self.version,
+            format: 1,
             nodes: nodes.collect(),
             places: places.collect(),
         }
