@@ -14,9 +14,9 @@ pub(crate) const KNOWN_FOR: Duration = Duration::from_mins(10);
 /// The formats that a program can read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Formats {
-    /// The oldest one.
+    /// The oldest format that it can use.
     pub min: u32,
-    /// The newest one.
+    /// The newest format that it can use.
     pub max: u32,
 }
 
