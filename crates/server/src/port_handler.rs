@@ -11,6 +11,7 @@ use axum::body::Body;
 use axum::response::IntoResponse as _;
 use futures::future::{BoxFuture, FutureExt as _};
 use ganger_access::{Budget, Full, Identity, Owner};
+use ganger_dialect_grpc::{ENQUEUE_STREAM, WORK};
 use ganger_dialect_http::{HostCheck, Peer, Problem};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
@@ -142,7 +143,7 @@ const LARGE_READS: [&str; 7] = [
     "/payload", "/result", "/inputs", "/Payload", "/Result", "/Inputs", "/ReadLog",
 ];
 /// Calls whose messages are processed as they arrive.
-const MESSAGE_STREAMS: [&str; 2] = ["/ganger.v1.Leases/Work", "/ganger.v1.Jobs/EnqueueStream"];
+const MESSAGE_STREAMS: [&str; 2] = [WORK, ENQUEUE_STREAM];
 
 /// Entry point for the requests of a port.
 #[derive(Clone)]

@@ -45,6 +45,13 @@ pub(super) fn read(text: &str) -> Result<Vec<ShardId>, String> {
 
 impl Config {
     /// Returns the name of the cluster that this process joins as one of several nodes; `None` if it is none of them.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(
+            clippy::unused_self,
+            reason = "without PostgreSQL there are no clusters"
+        )
+    )]
     pub(crate) fn cluster(&self) -> Option<&str> {
         #[cfg(feature = "postgres")]
         let cluster = self.postgres.cluster.as_deref();
