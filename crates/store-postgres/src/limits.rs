@@ -18,7 +18,8 @@ pub struct Limits {
     pub behind_bytes_max: u64,
     /// Bytes of commits whose rows are written in one transaction.
     pub checkpoint_bytes: u64,
-    /// Bytes of a record in the log. A larger commit is written into the rows at once.
+    /// Bytes of a record in the log. A larger commit is written into the rows at once, which takes several times as long:
+    /// turns of a shard under load must be smaller, and only very large graphs are not.
     pub record_bytes: usize,
     /// Changes of a commit in the log. A larger commit is written into the rows at once.
     pub record_changes: usize,
@@ -61,8 +62,8 @@ impl Default for Limits {
             behind_for: Duration::from_secs(1),
             behind_bytes_max: 64 << 20,
             checkpoint_bytes: 16 << 20,
-            record_bytes: 1 << 20,
-            record_changes: 4_096,
+            record_bytes: 8 << 20,
+            record_changes: 65_536,
             slot_bytes: 16 << 20,
             compressed_from: 4 << 10,
             has_row_thread: true,

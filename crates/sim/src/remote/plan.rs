@@ -94,7 +94,7 @@ impl Plan {
             losses: *rng.pick(&[0, 10, 50, 120]),
             lease_ms: *rng.pick(&[300, 2_000, 10_000, 20_000]),
             turn_commands_max: *rng.pick(&[1, 4, 64]),
-            record_changes: *rng.pick(&[3, 12, 4_096]),
+            record_changes: *rng.pick(&[3, 12, 65_536]),
             slot_bytes: *rng.pick(&[600, 3_000, 30_000]),
             pace: *rng.pick(&[60_000, 300_000, 1_000_000]),
         };
