@@ -124,6 +124,8 @@ metrics! {
         store_waits_cancelled_total,
         /// Commits that waited because too many were in the log and not in the rows.
         store_commits_blocked_total,
+        /// Commits that were too large for the log and were written into the rows at once.
+        store_commits_too_large_total,
         /// Seconds in which the store was known to confirm no commits, for example for want of a standby.
         store_held_up_seconds_total,
         /// Times an engine was loaded: at start, and after each failed commit.

@@ -40,6 +40,8 @@ pub struct Shared<B: Backend = Postgres> {
     waits_cancelled: AtomicU64,
     /// Commits that waited because too many were in the log and not in the rows.
     times_blocked: AtomicU64,
+    /// Commits that were too large for the log.
+    times_too_large: AtomicU64,
 }
 
 impl<B: Backend> Shared<B> {
@@ -55,6 +57,7 @@ impl<B: Backend> Shared<B> {
             times_busy: AtomicU64::new(0),
             waits_cancelled: AtomicU64::new(0),
             times_blocked: AtomicU64::new(0),
+            times_too_large: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +88,11 @@ impl<B: Backend> Shared<B> {
         self.times_blocked.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that a commit is too large for the log.
+    pub(crate) fn is_too_large(&self) {
+        self.times_too_large.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The log, in numbers; what a commit survives is the store's to say.
     pub(crate) fn log_state(&self) -> LogState {
         LogState {
@@ -92,6 +100,7 @@ impl<B: Backend> Shared<B> {
             commits_behind: self.queue.commits_behind(),
             bytes_behind: self.queue.bytes_behind(),
             times_blocked: self.times_blocked.load(Ordering::Relaxed),
+            times_too_large: self.times_too_large.load(Ordering::Relaxed),
             times_busy: self.times_busy.load(Ordering::Relaxed),
             waits_cancelled: self.waits_cancelled.load(Ordering::Relaxed),
             durability: None,

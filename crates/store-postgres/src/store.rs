@@ -268,6 +268,7 @@ impl<B: Backend> ShardStore<B> {
         let limits = self.shared.limits;
         let length = self.builder.encode(commit);
         if length > limits.record_bytes || commit.changes.len() > limits.record_changes {
+            self.shared.is_too_large();
             return self.write_at_once(log, commit);
         }
         self.connect(log.epoch).map_err(|fault| match fault {

@@ -67,6 +67,8 @@ pub struct LogState {
     pub bytes_behind: u64,
     /// Commits that waited because too much was behind, since the store was made.
     pub times_blocked: u64,
+    /// Commits that were too large for the log and were written into the rows at once, since the store was made.
+    pub times_too_large: u64,
     /// What a commit survives; `None` if the store is a file, or not open.
     pub durability: Option<DurabilityMode>,
     /// How often a part of the log could not be freed because somebody else used it, since the store was made.

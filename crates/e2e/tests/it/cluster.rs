@@ -222,6 +222,45 @@ fn a_cluster_that_cannot_be_used_is_refused_in_words() -> Result<()> {
     Ok(())
 }
 
+/// The turns of a shard under load are records of the log. Written into the rows at once, each takes several times as long,
+/// and rows of jobs that are done soon are written in vain.
+#[test]
+fn turns_under_load_go_through_the_log() -> Result<()> {
+    const NAME: &str = "turns_under_load_go_through_the_log";
+    let Some(cluster) = TestCluster::new(NAME, 1)? else {
+        return Ok(());
+    };
+    let directory = tempfile::tempdir()?;
+    let node = cluster.node(directory.path(), "a")?;
+    let mut server = node.start()?;
+    let (address, scratch) = (
+        node.address.to_string(),
+        directory.path().display().to_string(),
+    );
+    let attached = [
+        "bench", "--attach", "--server", &address, "--apis", "streams",
+    ];
+    let load = [
+        "--loads",
+        "lives",
+        "--connections",
+        "16",
+        "--batches",
+        "256",
+    ];
+    let rest = ["--time", "1s", "--dir", &scratch];
+    run_successfully(&[&attached[..], &load, &rest].concat(), &[])?;
+    let metrics = ask(&mut node.client(), "GET", "/metrics", &Value::Null)?.to_text();
+    let name = "ganger_store_commits_too_large_total{shard=\"1\"} ";
+    let too_large = metrics.lines().find_map(|line| line.strip_prefix(name));
+    ensure!(
+        too_large == Some("0"),
+        "{too_large:?} commits were too large for the log"
+    );
+    server.stop()?;
+    Ok(())
+}
+
 /// Makes every commit of the database wait for a standby of this name; for none if it is empty.
 fn wait_for_standby(cluster: &TestCluster, name: &str) -> Result<()> {
     cluster.sql(&format!(

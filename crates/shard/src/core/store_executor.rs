@@ -321,6 +321,9 @@ impl<S: Store> StoreExecutor<S> {
         counters
             .store_commits_blocked_total
             .add(log.times_blocked - before.times_blocked);
+        counters
+            .store_commits_too_large_total
+            .add(log.times_too_large - before.times_too_large);
     }
 
     fn reopen(

@@ -76,6 +76,8 @@ fn cancel_a_commit(test: &str, limits: Limits) {
     };
     assert!(reason.contains("synchronous replication"), "{reason}");
     assert_eq!(store.log_state().waits_cancelled, 1);
+    let at_once = if limits.record_changes == 0 { 2 } else { 0 };
+    assert_eq!(store.log_state().times_too_large, at_once);
     // Until a claim's own commit is confirmed, nothing may be used of what it saw.
     let claiming = thread::spawn(move || (store.take_back(epoch), store));
     cancel_wait(&ground);
