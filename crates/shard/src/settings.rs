@@ -48,7 +48,7 @@ pub struct Settings {
     pub reads_max: usize,
     /// Interval between checks of free space, retention and upkeep. 1 s.
     pub upkeep_every: Duration,
-    /// Maximum number of finished jobs removed in one slice of retention. 500.
+    /// Number of finished jobs removed in one slice of retention; up to 2,000 if jobs expire faster than they are removed. 500.
     pub retire_slice: usize,
     /// Maximum bytes of payloads and inputs delivered to one lease request; its first job always fits. 64 MiB.
     pub delivery_bytes_max: usize,

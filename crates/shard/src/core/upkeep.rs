@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ganger_store::{Reader, Reserve, StoreError};
 use ganger_types::command::{ExpiredJob, ExpiredJobsQuery, Retire};
-use ganger_types::{Change, Command, Elapsed, JobKey, Now, limits};
+use ganger_types::{Change, Command, Elapsed, JobKey, Now};
 
 use super::request::Ticket;
 use super::{Core, StoreTask};
@@ -17,6 +17,9 @@ const CHECKS_WITHOUT_IDLE_MAX: u32 = 10;
 /// which is cheaper for many commits at once.
 const SLICES_PER_SEARCH: usize = 16;
 
+/// Number of jobs that a search finds at most, however much has expired; a sixteenth of it is one slice.
+const FOUND_MAX: usize = 32_000;
+
 /// Queues whose counts are sampled for the series; of further ones only what happens is counted.
 const SAMPLED_QUEUES_MAX: usize = 20_000;
 
@@ -26,7 +29,8 @@ pub(super) struct Upkeep {
     looks_without_idle: u32,
     /// Whether the store has an upkeep task that it has not reported on.
     is_ordered: bool,
-    /// Retention queries left in this round, and the number of jobs that a search finds at most.
+    /// Retention queries left in this round, and the number of jobs that a search finds at most. It grows while searches
+    /// find all that they may: then jobs expire faster than they are removed.
     queries: VecDeque<ExpiredJobsQuery>,
     limit: usize,
     /// Jobs that the last search found and that no slice has taken yet.
@@ -123,7 +127,13 @@ impl<R: Reader, T: Ticket> Core<R, T> {
 
     fn search_limit(&self) -> usize {
         let slices = self.settings.retire_slice.saturating_mul(SLICES_PER_SEARCH);
-        slices.min(limits::BULK_JOBS_MAX)
+        slices.min(FOUND_MAX)
+    }
+
+    /// Number of jobs that one slice removes at most.
+    fn slice(&self) -> usize {
+        let of_search = self.upkeep.limit / SLICES_PER_SEARCH;
+        self.settings.retire_slice.max(of_search)
     }
 
     /// Whether retention can take its next slice, or search for more, now.
@@ -220,7 +230,7 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         self.upkeep.after_commit = 0;
         let mut removed = 0;
         while removed == 0 && !self.upkeep.found.is_empty() {
-            let slice = self.settings.retire_slice.min(self.upkeep.found.len());
+            let slice = self.slice().min(self.upkeep.found.len());
             let mut jobs: Vec<ExpiredJob> = self.upkeep.found.drain(..slice).collect();
             jobs.retain(|expired| {
                 let key = expired.record.key;
@@ -258,16 +268,18 @@ impl<R: Reader, T: Ticket> Core<R, T> {
         removed
     }
 
-    /// Advances to the next search. A query is done when it finds less than the limit. If live jobs still need the
-    /// oldest ones, a search with a larger limit looks past them; beyond the largest the next round tries again.
+    /// Advances to the next search. A query is done when it finds less than the limit. Else the next search has a larger
+    /// one: live jobs still need the oldest ones, and it looks past them, or more has expired than was removed so far. Beyond
+    /// the largest, what cannot be removed is tried again in the next round.
     fn end_search(&mut self) {
         let has_removed = self.upkeep.removed > 0;
-        let is_stuck = !has_removed && self.upkeep.limit >= limits::BULK_JOBS_MAX;
+        let is_stuck = !has_removed && self.upkeep.limit >= FOUND_MAX;
         if self.upkeep.is_all || is_stuck {
             self.upkeep.queries.pop_front();
             self.upkeep.limit = self.search_limit();
-        } else if !has_removed {
-            self.upkeep.limit = (self.upkeep.limit * 4).min(limits::BULK_JOBS_MAX);
+        } else {
+            let growth = if has_removed { 2 } else { 4 };
+            self.upkeep.limit = (self.upkeep.limit * growth).min(FOUND_MAX);
         }
     }
 }

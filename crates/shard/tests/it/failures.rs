@@ -507,6 +507,43 @@ async fn finished_jobs_are_retired_in_slices_once_their_time_is_over() {
     bench.handle.stop().await;
 }
 
+/// Jobs of a loaded shard expire as fast as they are done. Slices that stay small fall behind, and the store grows without
+/// end.
+#[tokio::test(flavor = "multi_thread")]
+async fn slices_of_retention_grow_while_more_expires_than_they_remove() {
+    const JOBS: usize = 4_000;
+    let settings = Settings {
+        retire_slice: 7,
+        ..crate::kit::settings()
+    };
+    let bench = TestShard::start_with(settings, MemoryStore::default()).await;
+    let jobs = (0..JOBS).map(|_| new_job("a", "p")).collect();
+    ids(bench.handle.call(enqueue(jobs)).await);
+    let mut left = JOBS;
+    while left > 0 {
+        let deliveries = bench.handle.lease(lease(&["a"], 100), Duration::ZERO).await;
+        let deliveries = deliveries.expect("there");
+        left -= deliveries.len();
+        let reports = deliveries.iter().map(|one| complete(one, None)).collect();
+        bench.handle.call_all(reports).await.expect("applied");
+    }
+    let commits = async || {
+        let metrics = bench.handle.metrics_now().await.expect("in service");
+        let mut counters = metrics.counters.into_iter();
+        counters
+            .find(|(name, _)| *name == "commits_total")
+            .map_or(0, |(_, count)| count)
+    };
+    let before = commits().await;
+    while jobs_there(&bench).await > 0 {
+        bench.clock.advance(Duration::from_secs(3_600));
+    }
+    let slices = commits().await - before;
+    // 572 slices of 7 jobs.
+    assert!(slices < 150, "{slices} slices");
+    bench.handle.stop().await;
+}
+
 #[test]
 fn a_store_that_cannot_be_opened_is_told_at_once() {
     let control = StoreControl::default();
