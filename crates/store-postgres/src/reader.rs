@@ -254,6 +254,8 @@ impl Reader for PostgresReader {
         query: &ExpiredJobsQuery,
         limit: usize,
     ) -> Result<Vec<ExpiredJob>, StoreError> {
+        let shared = Arc::clone(&self.shared);
+        let _searching = shared.searching();
         self.settled(|tables| expired_jobs::find(tables, query, limit))
     }
 

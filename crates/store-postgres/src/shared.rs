@@ -2,7 +2,7 @@
 //! acknowledged commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use ganger_store::waiting::CommitQueue;
 use ganger_store::{LogState, StoreError};
@@ -30,6 +30,9 @@ pub struct Shared<B: Backend = Postgres> {
     log: Mutex<Option<Log>>,
     /// The connection that writes rows; `None` likewise. Who needs both locks takes this one first.
     rows: Mutex<Option<Rows<B>>>,
+    /// Read while a search for expired jobs runs, which reads the tables of all ranges. One that is taken to drop a table
+    /// comes before that of the rows.
+    searches: RwLock<()>,
     /// Reason why no further commit is accepted; `None` while the store works.
     failure: Mutex<Option<String>>,
     /// Number of the server on which the rows were last seen.
@@ -52,6 +55,7 @@ impl<B: Backend> Shared<B> {
             queue: CommitQueue::default(),
             log: Mutex::new(None),
             rows: Mutex::new(None),
+            searches: RwLock::new(()),
             failure: Mutex::new(None),
             seen_on: AtomicU64::new(0),
             times_busy: AtomicU64::new(0),
@@ -292,11 +296,28 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Drops the oldest tables of jobs that are gone.
+    /// Notes a search for expired jobs until the result is dropped.
+    pub(crate) fn searching(&self) -> RwLockReadGuard<'_, ()> {
+        self.searches.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drops the oldest tables of jobs that are gone. Under load one search follows the other, and each reads all tables:
+    /// it waits for the one that runs, and the next one waits for this.
     pub(crate) fn drop_old_parts(&self) -> Result<(), Fault> {
-        match &mut *self.rows() {
+        let alone = self.searches.write();
+        let _alone = alone.unwrap_or_else(PoisonError::into_inner);
+        let dropped = match &mut *self.rows() {
             Some(rows) => rows.tables(&self.backend)?.drop_oldest_part(),
             None => Ok(()),
+        };
+        match dropped {
+            Err(fault) if fault.is_lock_timeout() => {
+                tracing::debug!(
+                    "the tables of a range of old jobs are in use and are dropped later"
+                );
+                Ok(())
+            }
+            dropped => dropped,
         }
     }
 

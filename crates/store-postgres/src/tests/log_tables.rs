@@ -1,12 +1,16 @@
 //! The tables of the log, and the ranges of jobs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use ganger_store::suite::sample::{ended, job};
 use ganger_store::{Reader, Store, StoreError};
-use ganger_types::{Bytes, Change, JobKey, Outcome};
+use ganger_types::command::ExpiredJobsQuery;
+use ganger_types::{Bytes, Change, JobKey, Outcome, Timestamp};
 
-use super::support::{Ground, commit, store, with_changes};
+use super::support::{DATABASE, Ground, commit, store, with_changes};
 use crate::limits::Limits;
 use crate::log;
 use crate::settings::Settings;
@@ -242,10 +246,41 @@ fn tables_for_ranges_of_jobs_are_made_ahead_and_dropped_once_their_jobs_are_gone
         .commit(&with_changes(epoch, 3, changes))
         .expect("it owns the shard");
     store.idle().expect("rows can be written");
-    for left in ["1 5 6", "5 6", "5 6"] {
+    // A reader of another program holds the tables: they are dropped later, and that is no failure.
+    let held = "BEGIN; SELECT count(*) FROM ganger_s_1.finished; SELECT pg_sleep(1)";
+    let held = held.replace("ganger_s_1", &format!("ganger_s_{number}"));
+    let instance = &ground.instance;
+    thread::scope(|scope| {
+        let holding = scope.spawn(|| instance.sql(DATABASE, &held));
+        let is_held = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1)%' AND wait_event = 'PgSleep'";
+        while ground.sql(is_held) == "0" {
+            thread::sleep(Duration::from_millis(5));
+        }
         shared.drop_old_parts().expect("it answers");
-        assert_eq!(parts(&ground), left);
-    }
+        assert_eq!(parts(&ground), "0 1 5 6");
+        holding.join().expect("no panic").expect("it reads");
+    });
+    // A search for expired jobs reads all of them too, and one follows the other under load.
+    let is_over = AtomicBool::new(false);
+    let mut searching = store.reader().expect("opens");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let everything = ExpiredJobsQuery::ByOwnTime {
+                before: Timestamp(1),
+            };
+            for _ in 0..10_000 {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                searching.expired_jobs(&everything, 100).expect("reads");
+            }
+        });
+        for left in ["1 5 6", "5 6", "5 6"] {
+            shared.drop_old_parts().expect("it answers");
+            assert_eq!(parts(&ground), left);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
     // Rows of a range that is gone make its tables again.
     store
         .commit(&with_changes(epoch, 4, life(7)))
