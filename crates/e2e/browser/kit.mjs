@@ -47,7 +47,8 @@ const withAssets = async (context) => {
 
 /** A page that fails the run if it complains, runs what it must not, or asks anyone but its own server. */
 export const visit = async (options = {}) => {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  // A first page in another zone than the server's is loaded twice, the second time while the check goes on.
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, timezoneId: "UTC", ...options });
   await withAssets(context);
   const page = await context.newPage();
   const faults = [];
