@@ -67,6 +67,7 @@ impl EnqueueRelay {
             side,
             to_shard: Some(to_shard),
             away_since: None,
+            is_unknown: false,
             is_over: false,
         };
         respond(futures::stream::unfold(relay, |mut relay| async move {
@@ -99,6 +100,8 @@ struct Relay {
     to_shard: Option<mpsc::UnboundedSender<BatchEnvelope>>,
     /// Time since which the shard has not been reached; `None` if it is.
     away_since: Option<Instant>,
+    /// Whether some of the batches without an answer may have been enqueued by an owner that died.
+    is_unknown: bool,
     /// Whether the last answer was given.
     is_over: bool,
 }
@@ -146,6 +149,7 @@ impl Relay {
         match &mut self.client_side {
             ClientSide::Open => None,
             ClientSide::Ended(refusal) => Some(refusal.take()),
+            ClientSide::Stopped if self.is_unknown => Some(Some(unknown())),
             ClientSide::Stopped => Some(Some(Problem::stopping().into())),
         }
     }
@@ -176,7 +180,9 @@ impl Relay {
         match happened {
             FromShard::Message(answer) => {
                 self.away_since = None;
-                return Some(self.unanswered.answer(answer));
+                let answer = self.unanswered.answer(answer);
+                self.is_unknown &= !self.unanswered.batches.is_empty();
+                return Some(answer);
             }
             FromShard::Opened(inner) => {
                 self.side.set_open(inner);
@@ -220,19 +226,33 @@ impl Relay {
         let is_of_move = self.side.is_broken()
             || matches!(status.code(), Code::Ok | Code::Unavailable | Code::Unknown);
         if !is_of_move {
-            return Some(status);
+            return Some(self.or_unknown(status));
         }
         // An owner that gives its shard up says so once it has answered all batches that it has taken. Without an open
         // stream nothing was sent.
         let has_answered = !self.side.is_broken() && status.code() == Code::Unavailable;
         let is_open = matches!(self.side, Side::Open(..));
-        if is_open && !has_answered && !self.unanswered.may_be_repeated() {
-            let words = "the node of the shard has died, or its connection was lost, before it answered all batches: they may be enqueued or not";
-            return Some(Problem::new("outcome_unknown", words).into());
+        if is_open && !has_answered {
+            self.is_unknown |= !self.unanswered.batches.is_empty();
+            if !self.unanswered.may_be_repeated() {
+                return Some(unknown());
+            }
         }
         let away = self.away_since.map(|since| since.elapsed());
-        away.is_some_and(|away| away > AWAY_MAX).then_some(status)
+        let is_too_long = away.is_some_and(|away| away > AWAY_MAX);
+        is_too_long.then(|| self.or_unknown(status))
     }
+
+    /// Returns the status that ends the stream. No later failure hides that batches may have been enqueued.
+    fn or_unknown(&self, status: Status) -> Status {
+        if self.is_unknown { unknown() } else { status }
+    }
+}
+
+/// Says that nobody knows what became of the batches without an answer.
+fn unknown() -> Status {
+    let words = "the node of the shard has died, or its connection was lost, before it answered all batches: they may be enqueued or not";
+    Problem::new("outcome_unknown", words).into()
 }
 
 /// The batches of a stream that have no answer yet, in the order of the client.

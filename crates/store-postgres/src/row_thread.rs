@@ -64,8 +64,12 @@ fn run<B: Backend>(shared: &Shared<B>) {
     while shared.queue.wait_for_work(&limits).is_some() {
         let mut done = shared.tend();
         if done.is_ok() && looked_at.elapsed() >= PARTS_EVERY {
-            looked_at = Instant::now();
-            done = shared.drop_old_parts();
+            // While a search runs, after the next rows again.
+            done = shared.drop_old_parts().map(|has_looked| {
+                if has_looked {
+                    looked_at = Instant::now();
+                }
+            });
         }
         if let Err(fault) = done {
             let store = shared.backend.label();

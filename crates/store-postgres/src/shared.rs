@@ -2,7 +2,7 @@
 //! acknowledged commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use ganger_store::waiting::CommitQueue;
 use ganger_store::{LogState, StoreError};
@@ -301,11 +301,14 @@ impl<B: Backend> Shared<B> {
         self.searches.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the oldest tables of jobs that are gone. Under load one search follows the other, and each reads all tables:
-    /// it waits for the one that runs, and the next one waits for this.
-    pub(crate) fn drop_old_parts(&self) -> Result<(), Fault> {
-        let alone = self.searches.write();
-        let _alone = alone.unwrap_or_else(PoisonError::into_inner);
+    /// Drops the oldest tables of jobs that are gone, unless a search runs, which reads all tables: then nothing is done, and
+    /// it returns false. The next search waits for this.
+    pub(crate) fn drop_old_parts(&self) -> Result<bool, Fault> {
+        let _alone = match self.searches.try_write() {
+            Ok(alone) => alone,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+        };
         let dropped = match &mut *self.rows() {
             Some(rows) => rows.tables(&self.backend)?.drop_oldest_part(),
             None => Ok(()),
@@ -315,9 +318,9 @@ impl<B: Backend> Shared<B> {
                 tracing::debug!(
                     "the tables of a range of old jobs are in use and are dropped later"
                 );
-                Ok(())
+                Ok(true)
             }
-            dropped => dropped,
+            dropped => dropped.map(|()| true),
         }
     }
 

@@ -246,6 +246,19 @@ async fn a_server_that_stops_sends_nothing_to_the_next_owner() {
 }
 
 #[tokio::test]
+async fn no_later_refusal_hides_that_a_batch_may_be_enqueued() {
+    let (mut test, mut first) = Test::open().await;
+    test.sends([1], "key").await;
+    assert_eq!(test.until(first.hears()).await, Some(1));
+    drop(first);
+    let second = test.until_opened().await;
+    let refusal = Err(Status::permission_denied("no longer"));
+    second.says.send(refusal).await.expect("the relay is there");
+    let end = test.hears.message().await.expect_err("nobody knows");
+    assert_eq!(end.code(), Code::Unknown);
+}
+
+#[tokio::test]
 async fn a_refusal_of_the_shard_ends_the_stream() {
     let (mut test, shard) = Test::open().await;
     let refusal = Err(Status::permission_denied("no longer"));
