@@ -5,7 +5,7 @@ use ganger_store::{DurabilityMode, StoreError};
 use tokio_postgres::Row;
 
 use crate::fault::Fault;
-use crate::newest::ServerIdentity;
+use crate::newest::{ServerIdentity, ServerRun};
 use crate::session::Session;
 use crate::settings::Settings;
 
@@ -18,7 +18,9 @@ const QUESTION: &str = "SELECT current_setting('fsync'), current_setting('full_p
     pg_is_in_recovery(),
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')),
     (SELECT system_identifier FROM pg_control_system()),
-    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8,
+    (SELECT oid::int8 FROM pg_database WHERE datname = current_database())";
 
 /// What is known of the database at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Durability {
     pub system_identifier: i64,
     /// Number that every promotion of a standby raises.
     pub timeline: u32,
+    /// Which run of the server this is, and which of its databases.
+    pub run: ServerRun,
 }
 
 impl Durability {
@@ -43,7 +47,9 @@ impl Durability {
 
 /// Asks a server who it is; [`identity_in`] reads the row.
 pub(crate) const SERVER: &str = "SELECT (SELECT system_identifier FROM pg_control_system()),
-    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END";
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8,
+    (SELECT oid::int8 FROM pg_database WHERE datname = current_database())";
 
 /// Asks the server of a reading connection who it is. What a commit survives there is not asked.
 ///
@@ -62,6 +68,15 @@ pub(crate) fn server(session: &mut Session) -> Result<Durability, Fault> {
         mode: DurabilityMode::None,
         system_identifier,
         timeline,
+        run: run_in(row, 2)?,
+    })
+}
+
+/// Reads the run of a server from two columns.
+fn run_in(row: &Row, first: usize) -> Result<ServerRun, Fault> {
+    Ok(ServerRun {
+        started_at_us: row.try_get(first)?,
+        database_oid: row.try_get(first + 1)?,
     })
 }
 
@@ -92,6 +107,7 @@ struct Found {
     standbys: i64,
     system_identifier: i64,
     wal_file: String,
+    run: ServerRun,
 }
 
 /// Connects to a database and asks what an acknowledged commit survives there.
@@ -131,6 +147,7 @@ pub(crate) fn inspect(
             standbys: row.try_get(7)?,
             system_identifier: row.try_get(8)?,
             wal_file: row.try_get(9)?,
+            run: run_in(row, 10)?,
         })
     })?;
     let mode = judge(&found, settings).map_err(|reason| {
@@ -144,6 +161,7 @@ pub(crate) fn inspect(
         mode,
         system_identifier: found.system_identifier,
         timeline: timeline_of(&found.wal_file),
+        run: found.run,
     })
 }
 
@@ -210,6 +228,7 @@ mod tests {
             standbys: 0,
             system_identifier: 1,
             wal_file: "000000020000000000000001".to_owned(),
+            run: ServerRun::default(),
         }
     }
 

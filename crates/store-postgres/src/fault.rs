@@ -20,8 +20,8 @@ pub enum Fault {
     },
     /// The connection ended, or did not answer in time. What was sent may be applied.
     Lost(String),
-    /// The database has lost rows that were written: it crashed, or a standby took its place. The log still has them,
-    /// so the shard is taken back and its rows are written again.
+    /// The database has lost what was written: it crashed, a standby took its place, or a backup was restored. The shard is
+    /// taken back. If only rows are lost, they are written again from the log; otherwise it is closed as rewound.
     Rewound(String),
     /// Another owner has taken the shard over.
     Fenced {
@@ -82,6 +82,13 @@ impl Fault {
     /// Returns the fault for one damaged row.
     pub fn row(table: &str, key: impl std::fmt::Display, what: impl std::fmt::Display) -> Self {
         RowError::row(table, key, what).into()
+    }
+
+    /// Returns the fault that the log has lost a commit that was acknowledged.
+    pub(crate) fn lost_record(sequence: u64) -> Self {
+        Self::Rewound(format!(
+            "commit {sequence} was acknowledged, and the log of the database has lost it"
+        ))
     }
 
     /// Returns the fault of a statement that was refused with this code of SQL, such as `23505`.

@@ -85,18 +85,15 @@ impl Fence {
         Ok(self.epoch + 1)
     }
 
-    /// Returns why a statement of an epoch appended nothing. `label` names the store in errors.
-    pub fn refusal(&self, epoch: u64, label: &str) -> Fault {
+    /// Returns why a statement of an epoch appended nothing.
+    pub fn refusal(&self, epoch: u64) -> Fault {
         if self.epoch != epoch || self.state != OPEN {
             return Fault::Fenced {
                 theirs: Some(Epoch(self.epoch)),
             };
         }
-        Fault::Store(StoreError::Io {
-            path: label.to_owned(),
-            doing: "written",
-            reason: "the record before this one is not in the log".to_owned(),
-        })
+        // It was acknowledged: the database went back in time.
+        Fault::Rewound("the record before this one is not in the log".to_owned())
     }
 }
 
@@ -136,13 +133,11 @@ mod tests {
     #[test]
     fn a_commit_that_was_not_appended_is_fenced_or_out_of_order() {
         let theirs = Some(Epoch(7));
-        assert!(
-            matches!(fence().refusal(6, "test"), Fault::Fenced { theirs: found } if found == theirs)
-        );
-        assert!(matches!(fence().refusal(7, "test"), Fault::Store(_)));
+        assert!(matches!(fence().refusal(6), Fault::Fenced { theirs: found } if found == theirs));
+        assert!(matches!(fence().refusal(7), Fault::Rewound(_)));
         let mut sealed = fence();
         sealed.state = "sealed".to_owned();
-        assert!(matches!(sealed.refusal(7, "test"), Fault::Fenced { .. }));
+        assert!(matches!(sealed.refusal(7), Fault::Fenced { .. }));
         let claimant = Claimant {
             owner: "two",
             back: None,

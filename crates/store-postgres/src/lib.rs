@@ -69,7 +69,7 @@ pub use import::Imported;
 #[doc(hidden)]
 pub use limits::Limits;
 pub use mark::{KnownMark, Mark};
-pub use newest::{NewestServer, ServerIdentity};
+pub use newest::{NewestServer, ServerIdentity, ServerRun};
 pub use nodes::{
     BEAT_EVERY, BeatError, Holds, Member, NodeName, OWNERSHIP_LEASE, OWNERSHIP_LEASE_MAX,
     OWNERSHIP_LEASE_MIN, SILENT_AFTER, Seen, SeenNode, SeenShard, finalize, move_shard,

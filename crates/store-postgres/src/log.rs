@@ -30,6 +30,10 @@ struct Slot {
     bytes: u64,
 }
 
+/// Condition that the log has the record with the sequence `$1`.
+pub(crate) const HAS_RECORD: &str = "(EXISTS (SELECT 1 FROM {s}.log_0 WHERE seq = $1)
+    OR EXISTS (SELECT 1 FROM {s}.log_1 WHERE seq = $1) OR EXISTS (SELECT 1 FROM {s}.log_2 WHERE seq = $1))";
+
 /// Where the log of a shard ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
@@ -196,11 +200,20 @@ pub(crate) async fn fence(wire: &Wire, names: &Names, lock: &str) -> Result<Opti
 }
 
 /// Returns what it means that no record was appended.
-pub(crate) fn refusal(fence: Option<&Fence>, epoch: u64, label: &str) -> Fault {
+pub(crate) fn refusal(fence: Option<&Fence>, epoch: u64) -> Fault {
     match fence {
-        Some(fence) => fence.refusal(epoch, label),
+        Some(fence) => fence.refusal(epoch),
         None => Fault::row("fence", "log", "it is missing"),
     }
+}
+
+/// Whether a record is in the log.
+pub(crate) async fn has_record(wire: &Wire, names: &Names, sequence: u64) -> Result<bool, Fault> {
+    let sql = names.sql(&format!("SELECT {HAS_RECORD}"));
+    let rows = wire
+        .query_once(&sql, &[(&to_sql(sequence), Type::INT8)])
+        .await?;
+    Ok(rows.first().map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 /// Reads the commits after `sequence`, up to the last one of the log; refuses a gap.

@@ -1,5 +1,8 @@
 //! The server of a database that was used last. A standby that takes the place of its primary raises the timeline, so
 //! a former primary that still answers is recognised, and so is a server that has taken another's place.
+//!
+//! A server that was started again, and a database that was created again under the same name, count as other servers:
+//! they may have been restored from a backup.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,11 +19,29 @@ pub struct ServerIdentity {
     pub timeline: u32,
 }
 
+/// Which run of a server answers, and which of its databases. A database that is restored has another one of these, as
+/// long as nobody stays connected while it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerRun {
+    /// When the server was started, in microseconds since 1970.
+    pub started_at_us: i64,
+    /// Number of the database in its server, which another one of the same name does not have.
+    pub database_oid: i64,
+}
+
+/// A server that was used, or heard of.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    identity: ServerIdentity,
+    /// `None` if it was only heard of.
+    run: Option<ServerRun>,
+}
+
 /// The newest server of a database that this process has used, or heard of from another node.
 #[derive(Debug, Default)]
 pub struct NewestServer {
     /// `None` before the first connection.
-    seen: Mutex<Option<ServerIdentity>>,
+    seen: Mutex<Option<Seen>>,
     /// How often another server has taken the place of the one before.
     number: AtomicU64,
 }
@@ -32,23 +53,29 @@ impl NewestServer {
     /// If it is a former primary: a server with a newer timeline has been used.
     pub fn admit(&self, found: &Durability) -> Result<(), Fault> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = found.identity();
-        match *seen {
-            Some(before) if before == found => {}
-            // Servers that do not tell their timeline all have number 0.
-            Some(before) if before.is_newer_than(found) && found.timeline > 0 => {
-                let (found, timeline) = (found.timeline, before.timeline);
-                return Err(Fault::Lost(format!(
-                    "the server has timeline {found} and is a former primary: one with timeline {timeline} has taken its place"
-                )));
-            }
-            before => {
-                *seen = Some(found);
-                if before.is_some() {
-                    self.number.fetch_add(1, Ordering::AcqRel);
-                }
-            }
+        let (identity, run) = (found.identity(), found.run);
+        // Servers that do not tell their timeline all have number 0.
+        if let Some(Seen {
+            identity: before, ..
+        }) = *seen
+            && before.is_newer_than(identity)
+            && identity.timeline > 0
+        {
+            let (found, timeline) = (identity.timeline, before.timeline);
+            return Err(Fault::Lost(format!(
+                "the server has timeline {found} and is a former primary: one with timeline {timeline} has taken its place"
+            )));
         }
+        let is_known = seen.is_none_or(|before| {
+            before.identity == identity && before.run.is_none_or(|before| before == run)
+        });
+        if !is_known {
+            self.number.fetch_add(1, Ordering::AcqRel);
+        }
+        *seen = Some(Seen {
+            identity,
+            run: Some(run),
+        });
         Ok(())
     }
 
@@ -56,9 +83,12 @@ impl NewestServer {
     /// place of the one that this process uses; from then on that one is a former primary here too.
     pub fn learn(&self, told: ServerIdentity) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_newer = seen.is_some_and(|before| told.is_newer_than(before));
+        let is_newer = seen.is_some_and(|before| told.is_newer_than(before.identity));
         if is_newer {
-            *seen = Some(told);
+            *seen = Some(Seen {
+                identity: told,
+                run: None,
+            });
             self.number.fetch_add(1, Ordering::AcqRel);
         }
         is_newer
@@ -66,7 +96,8 @@ impl NewestServer {
 
     /// Returns the newest server that is known; `None` before the first connection.
     pub fn now(&self) -> Option<ServerIdentity> {
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.map(|seen| seen.identity)
     }
 
     /// Returns how often another server has taken the place of the one before.
@@ -92,7 +123,35 @@ mod tests {
             mode: DurabilityMode::Alone,
             system_identifier,
             timeline,
+            run: ServerRun::default(),
         }
+    }
+
+    #[test]
+    fn a_server_that_was_started_again_and_a_database_that_was_created_again_are_others() {
+        let newest = NewestServer::default();
+        let admit = |started_at_us, database_oid| {
+            let run = ServerRun {
+                started_at_us,
+                database_oid,
+            };
+            let found = Durability {
+                run,
+                ..server(7, 1)
+            };
+            newest.admit(&found).expect("it is no former primary");
+            newest.number()
+        };
+        assert_eq!((admit(5, 1), admit(5, 1)), (0, 0));
+        assert_eq!((admit(6, 1), admit(6, 1)), (1, 1));
+        assert_eq!((admit(6, 2), admit(6, 2)), (2, 2));
+        // One that was heard of is the same when it is used.
+        newest.learn(ServerIdentity {
+            system_identifier: 7,
+            timeline: 2,
+        });
+        let promoted = newest.admit(&server(7, 2));
+        assert_eq!((promoted.is_ok(), newest.number()), (true, 3));
     }
 
     #[test]

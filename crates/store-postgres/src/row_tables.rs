@@ -21,7 +21,7 @@ use crate::columns::{Column, Insert};
 use crate::fault::Fault;
 use crate::fence::Fence;
 use crate::header::Header;
-use crate::log;
+use crate::log::{self, HAS_RECORD};
 use crate::names::Names;
 use crate::plan::{Change, Counted, Places, Plan, Planner, parts_of, places_of, rewritten};
 use crate::record::in_rows;
@@ -280,7 +280,7 @@ impl Transaction<'_> {
     /// Returns why this epoch may not write.
     async fn refusal(&self, wire: &Wire) -> Result<Fault, Fault> {
         let fence = log::fence(wire, self.names, "").await?;
-        Ok(log::refusal(fence.as_ref(), self.epoch, &self.names.label))
+        Ok(log::refusal(fence.as_ref(), self.epoch))
     }
 
     /// Returns the number of a (namespace, queue), which it gets now if it has none.
@@ -399,7 +399,18 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Says up to which commit the rows go.
+    /// Returns why the rows of commits up to this one may not be written.
+    async fn not_written(&self, wire: &Wire, last: u64) -> Result<Fault, Fault> {
+        Ok(if log::has_record(wire, self.names, last).await? {
+            // A transaction that was believed to have failed has written these commits.
+            Fault::Lost("the rows were written by an earlier attempt".to_owned())
+        } else {
+            Fault::lost_record(last)
+        })
+    }
+
+    /// Says up to which commit the rows go. A database that was restored meanwhile, under a connection or behind a pooler,
+    /// lacks the commits in its log, and their rows are not written.
     async fn end(&self, wire: &Wire, header: &Header) -> Result<(), Fault> {
         let slot = match self.kind {
             RowWrite::Behind { slot } => slot,
@@ -411,9 +422,9 @@ impl Transaction<'_> {
                 target.slot
             }
         };
-        let sql = self.names.sql(
-            "UPDATE {s}.checkpoint SET sequence = $1, slot = $2, meta = $3 WHERE sequence = $4",
-        );
+        let sql = self.names.sql(&format!(
+            "UPDATE {{s}}.checkpoint SET sequence = $1, slot = $2, meta = $3 WHERE sequence = $4 AND {HAS_RECORD}"
+        ));
         let ready = wire
             .ready(&sql, &[Type::INT8, Type::INT4, Type::BYTEA, Type::INT8])
             .await?;
@@ -427,9 +438,7 @@ impl Transaction<'_> {
             (&before, Type::INT8),
         ];
         if wire.execute(&ready, &parameters).await? != 1 {
-            // A transaction that was believed to have failed has written these commits.
-            let reason = "the rows were written by an earlier attempt".to_owned();
-            return Err(Fault::Lost(reason));
+            return Err(self.not_written(wire, header.sequence).await?);
         }
         Ok(())
     }

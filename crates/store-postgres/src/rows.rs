@@ -19,10 +19,11 @@ pub(crate) struct Rows<B: Backend> {
     tables: Option<B::Writing>,
     /// Number of its server.
     server: u64,
-    /// Number of the server whose log was compared with ours; `None` before the first connection.
-    compared: Option<u64>,
     /// State of the rows as last read or written.
     pub(crate) header: Header,
+    /// The last commit whose rows were ever written. Those that a failover has lost are still missed while they are written
+    /// again, until the last one is there.
+    written: u64,
 }
 
 impl<B: Backend> Rows<B> {
@@ -31,7 +32,7 @@ impl<B: Backend> Rows<B> {
             epoch,
             tables: None,
             server: 0,
-            compared: None,
+            written: header.sequence,
             header,
         }
     }
@@ -110,13 +111,7 @@ impl<B: Backend> Rows<B> {
         let found = tables.read_tables()?.ok_or_else(missing)?;
         let found = Header::open(&found.1, found.0)?;
         (self.tables, self.server) = (Some(tables), server);
-        self.compared.get_or_insert(server);
         Ok(found)
-    }
-
-    /// Allows writes on the server of this connection: its log has everything that was acknowledged.
-    pub(crate) fn has_compared(&mut self) {
-        self.compared = Some(self.server);
     }
 
     /// Returns up to which commit the rows go. Checks that those are there that were written last: a database that
@@ -128,7 +123,7 @@ impl<B: Backend> Rows<B> {
     }
 
     fn expect_written(&self, found: u64) -> Result<(), Fault> {
-        let written = self.header.sequence;
+        let written = self.written;
         if found < written {
             return Err(Fault::Rewound(format!(
                 "the rows were written up to commit {written}, and the database has them up to commit {found}"
@@ -137,14 +132,22 @@ impl<B: Backend> Rows<B> {
         Ok(())
     }
 
+    /// Refuses commits that do not follow the ones whose rows are written.
+    fn expect_next(&self, commits: &[Arc<Commit>]) -> Result<(), Fault> {
+        let (last, next) = (self.header.sequence, commits.first());
+        if let Some(next) = next.filter(|next| next.sequence != last + 1) {
+            let next = next.sequence;
+            return Err(Fault::Rewound(format!(
+                "the rows go up to commit {last}, and those of commit {next} would be written after a gap"
+            )));
+        }
+        Ok(())
+    }
+
     /// Writes commits in one transaction. After a fault the connection is closed, and after a warning in a commit that
     /// waits for a standby, which is returned.
     fn write(&mut self, commits: &[Arc<Commit>], write: RowWrite) -> Result<Option<String>, Fault> {
-        if self.compared != Some(self.server) {
-            let reason =
-                "another server has taken the place of the database; its log is compared first";
-            return Err(Fault::Lost(reason.to_owned()));
-        }
+        self.expect_next(commits)?;
         let tables = self.tables.as_mut().expect("the caller has connected");
         tables.take_warning();
         let written = tables.write(commits, write, &self.header);
@@ -154,6 +157,7 @@ impl<B: Backend> Rows<B> {
         };
         match (written, warning) {
             (Ok(header), None) => {
+                self.written = self.written.max(header.sequence);
                 self.header = header;
                 Ok(None)
             }

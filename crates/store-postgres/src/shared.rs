@@ -200,16 +200,14 @@ impl<B: Backend> Shared<B> {
         if let Some(before) = last.checked_sub(1) {
             let found = tables.records(before)?;
             if found.first().is_none_or(|record| record.sequence != last) {
-                return Err(Fault::Rewound(format!(
-                    "commit {last} was acknowledged, and the log of the database has lost it"
-                )));
+                return Err(Fault::lost_record(last));
             }
         }
-        rows.has_compared();
         Ok(())
     }
 
-    /// Writes the rows again that a failover has lost. Their commits were acknowledged, so the log has them.
+    /// Writes the rows again that a failover has lost. Their commits were acknowledged, so the log has them. What fails here is
+    /// begun again, as long as not all of them are written.
     fn write_lost_rows(&self, rows: &mut Rows<B>, reason: &str) -> Result<(), Fault> {
         let Some(log) = self.log().clone() else {
             return Err(self.not_open());
@@ -228,10 +226,14 @@ impl<B: Backend> Shared<B> {
             commits = tail.len(),
             "rows that the database has lost are written again from the log"
         );
-        rows.has_compared();
         let tail: Vec<_> = tail.into_iter().map(Arc::new).collect();
         for commits in parts(&tail, self.limits.checkpoint_bytes) {
-            rows.write_behind(&self.backend, commits, slot)?;
+            rows.write_behind(&self.backend, commits, slot)
+                .map_err(|fault| match fault {
+                    // A new connection does not find all rows either: the next look at the log tells whether it has them.
+                    Fault::Rewound(reason) => Fault::Lost(reason),
+                    fault => fault,
+                })?;
         }
         Ok(())
     }

@@ -200,7 +200,7 @@ impl<B: Backend> ShardStore<B> {
         let tail = tail?;
         let meta = tail.last().map_or(claim.header.meta, |commit| commit.meta);
         let sequence = claim.log.last;
-        self.adopt(claim.log, rows, tail)?;
+        self.adopt(claim.log, rows, tail, server)?;
         Ok(Opened {
             epoch,
             sequence,
@@ -209,8 +209,15 @@ impl<B: Backend> ShardStore<B> {
         })
     }
 
-    /// Writes the rows of the log's tail, and makes the shard ready for commits and reads.
-    fn adopt(&self, log: Log, mut rows: Rows<B>, tail: Vec<Commit>) -> Result<(), Fault> {
+    /// Writes the rows of the log's tail, and makes the shard ready for commits and reads. The rows before were seen on the
+    /// server with this number; another one may have taken its place since.
+    fn adopt(
+        &self,
+        log: Log,
+        mut rows: Rows<B>,
+        tail: Vec<Commit>,
+        server: u64,
+    ) -> Result<(), Fault> {
         let shared = &self.shared;
         // No reader sees the queue without its rows: until the end of this nothing is open.
         let mut open = shared.rows();
@@ -223,7 +230,6 @@ impl<B: Backend> ShardStore<B> {
                 .queue
                 .push(&Arc::new(commit), bytes, &shared.limits.queue());
         }
-        let server = shared.backend.server();
         let settled = shared.settle_in(&mut rows);
         if let Err(fault) = settled {
             *shared.log() = None;
@@ -315,8 +321,7 @@ impl<B: Backend> ShardStore<B> {
         }
         if appended == 0 {
             let fence = tables.fence()?;
-            let label = self.shared.backend.label();
-            return Err(log::refusal(fence.as_ref(), log.epoch, label));
+            return Err(log::refusal(fence.as_ref(), log.epoch));
         }
         let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
         if let Some(log) = &mut *self.shared.log() {

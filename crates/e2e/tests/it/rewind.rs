@@ -1,6 +1,7 @@
 //! A database that is restored to an earlier time under its nodes: no shard goes on in silence without the jobs that
 //! were acknowledged since.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -43,26 +44,6 @@ fn status(nodes: &Nodes) -> Result<(String, u64)> {
     let state = shard["state"].as_str().context("it has a state")?;
     let commits = shard["commits"].as_u64().context("it has commits")?;
     Ok((state.to_owned(), commits))
-}
-
-/// Lets nobody use the database while something is done with it.
-fn alone(nodes: &Nodes, sql: &str) -> Result<()> {
-    let postgres = &nodes.cluster.postgres;
-    postgres.allow_connections(DATABASE, false)?;
-    postgres.terminate_sessions(DATABASE)?;
-    for statement in sql.split(';') {
-        postgres.sql("postgres", statement)?;
-    }
-    Ok(postgres.allow_connections(DATABASE, true)?)
-}
-
-fn save(nodes: &Nodes) -> Result<()> {
-    alone(nodes, &format!("CREATE DATABASE saved TEMPLATE {DATABASE}"))
-}
-
-fn restore(nodes: &Nodes) -> Result<()> {
-    let sql = format!("DROP DATABASE {DATABASE}; ALTER DATABASE saved RENAME TO {DATABASE}");
-    alone(nodes, &sql)
 }
 
 /// Accepts the rewind as the operator's hand-book says, and expects the jobs of before alone.
@@ -112,7 +93,8 @@ fn accept_and_go_on(nodes: &Nodes, node: &str, kept: &[String], lost: &[String])
 /// Waits until a node refuses jobs for the shard and says why; it takes none meanwhile.
 fn wait_for_refusal(nodes: &Nodes, node: &str) -> Result<()> {
     let mut client = nodes.setup(node).client();
-    wait_for("the shard is closed", || {
+    let mut answers = BTreeSet::new();
+    let closed = wait_for("the shard is closed", || {
         let answer = client.request(
             "POST",
             "/api/v1/jobs",
@@ -121,8 +103,10 @@ fn wait_for_refusal(nodes: &Nodes, node: &str) -> Result<()> {
         let answer = answer.map_err(|error| anyhow!("{error:?}"))?;
         ensure!(answer.status >= 500, "{node} serves: {}", answer.to_text());
         let is_closed = answer.status == 503 && answer.to_text().contains("rewound");
+        answers.insert(answer.to_text());
         Ok(is_closed.then_some(()))
-    })?;
+    });
+    closed.with_context(|| format!("{node} has answered {answers:?}"))?;
     wait_for("the list of shards says so", || {
         let listed = ask(nodes.setup(node), "/api/v1/shards")?.to_text();
         let is_listed = listed.contains(r#""state":"rewound""#);
@@ -137,9 +121,14 @@ fn a_database_restored_under_a_live_owner_closes_the_shard() -> Result<()> {
         return Ok(());
     };
     let kept = enqueue(&nodes, "a", 5)?;
-    save(&nodes)?;
+    nodes.cluster.postgres.back_up(DATABASE)?;
     let lost = enqueue(&nodes, "b", 20)?;
-    restore(&nodes)?;
+    nodes.cluster.postgres.restore(DATABASE)?;
+    // Nobody has written anything since, and no job that was acknowledged is denied.
+    for (node, id) in [("a", &lost[19]), ("b", &lost[0])] {
+        let answer = ask(nodes.setup(node), &format!("/api/v1/jobs/{id}"))?;
+        ensure!(answer.status != 404, "{node}: {}", answer.to_text());
+    }
     for node in ["a", "b"] {
         wait_for_refusal(&nodes, node)?;
     }
@@ -196,7 +185,7 @@ fn the_next_owner_notices_a_restored_database() -> Result<()> {
         return Ok(());
     };
     let kept = enqueue(&nodes, "a", 5)?;
-    save(&nodes)?;
+    nodes.cluster.postgres.back_up(DATABASE)?;
     let lost = enqueue(&nodes, "b", 20)?;
     let owner = nodes.owner("a", "1")?.context("the shard has an owner")?;
     let other = nodes.other(&owner);
@@ -205,7 +194,7 @@ fn the_next_owner_notices_a_restored_database() -> Result<()> {
         Ok((known_commit(&nodes, &other)? >= newest).then_some(()))
     })?;
     nodes.server(&owner).kill()?;
-    restore(&nodes)?;
+    nodes.cluster.postgres.restore(DATABASE)?;
     wait_for_refusal(&nodes, &other)?;
     // A node that has just started knows nothing of what was confirmed, and finds the shard closed.
     let server = nodes.setup(&owner).start()?;

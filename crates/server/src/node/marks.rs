@@ -216,7 +216,7 @@ async fn tell_one(
 
 #[cfg(test)]
 mod tests {
-    use ganger_store_postgres::{Durability, DurabilityMode};
+    use ganger_store_postgres::{Durability, DurabilityMode, ServerRun};
 
     use super::*;
 
@@ -275,6 +275,7 @@ mod tests {
             mode: DurabilityMode::Quorum,
             system_identifier,
             timeline,
+            run: ServerRun::default(),
         };
         marks.newest.admit(&used).expect("it is the first");
         marks

@@ -430,6 +430,7 @@ impl RowTables for ModelConnection {
             write,
             before: before.clone(),
             compares: !self.planted.is(412),
+            looks: !self.planted.is(425),
         };
         match self.run(statement)? {
             Reply::Header(header) => Ok(header),

@@ -188,11 +188,12 @@ impl Servers {
             write,
             before,
             compares,
+            looks,
         } = &running.statement
         else {
             unreachable!("the caller has looked");
         };
-        let (epoch, write, compares) = (*epoch, *write, *compares);
+        let (epoch, write, compares, looks) = (*epoch, *write, *compares, *looks);
         match (running.step, write) {
             (0, RowWrite::Behind { .. }) => {
                 self.transaction(session, true);
@@ -207,7 +208,7 @@ impl Servers {
                 let tables = self.tables(session);
                 let is_owner = tables.is_owned(FenceRow::Rows, epoch);
                 if !is_owner {
-                    let refusal = tables.fence().refusal(epoch, "the model");
+                    let refusal = tables.fence().refusal(epoch);
                     return Step::Refused(refusal);
                 }
                 Step::Later(self.rng.within(2 * MILLI, 60 * MILLI))
@@ -216,7 +217,7 @@ impl Servers {
                 let tables = self.tables(session);
                 let before = place.sequence.wrapping_sub(1);
                 if !tables.slots[target.before].contains_key(&before) {
-                    let refusal = tables.fence().refusal(epoch, "the model");
+                    let refusal = tables.fence().refusal(epoch);
                     return Step::Refused(refusal);
                 }
                 let record = Record {
@@ -233,6 +234,13 @@ impl Servers {
                 if compares && self.tables(session).header.sequence != before.sequence {
                     let reason = "the rows were written by an earlier attempt".to_owned();
                     return Step::Refused(Fault::Lost(reason));
+                }
+                let last = commits.last().map_or(0, |commit| commit.sequence);
+                let mut slots = self.tables(session).slots.iter();
+                let is_in_log = slots.any(|slot| slot.contains_key(&last));
+                // The transaction itself appends the record of a commit that is written at once.
+                if looks && matches!(write, RowWrite::Behind { .. }) && !is_in_log {
+                    return Step::Refused(Fault::Rewound(format!("commit {last} is lost")));
                 }
                 let (commits, header) = (commits.clone(), header_after(before, commits));
                 self.push(session, Op::Rows { commits, header });

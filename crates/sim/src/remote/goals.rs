@@ -23,4 +23,6 @@ pub(crate) const GOALS: &[&str] = &[
     "two-servers-accept-writes",
     "dumped",
     "lost-record-noticed",
+    "restored",
+    "restored-under-sessions",
 ];

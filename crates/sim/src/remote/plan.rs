@@ -31,6 +31,8 @@ pub(crate) enum Trouble {
     Jump,
     /// A record of the log is lost.
     Damage,
+    /// A backup of the database is taken, and restored a while later.
+    Restore,
 }
 
 /// The kinds of faults that a run has or has not, each in every other run. Damage is apart.
@@ -101,6 +103,9 @@ impl Plan {
         // Drawn last, so that the other runs of a seed stay as they are.
         if rng.chance(250) {
             plan.troubles.push(Trouble::HandOver);
+        }
+        if !is_synchronous && rng.chance(400) {
+            plan.troubles.push(Trouble::Restore);
         }
         plan
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use ganger_store_postgres::ServerRun;
 use ganger_store_postgres::rules::{Fault, FenceRow, epoch_after_rewind};
 use ganger_types::ShardId;
 
@@ -97,7 +98,10 @@ pub(crate) struct Standby {
 pub(crate) struct Server {
     pub(crate) is_up: bool,
     pub(crate) timeline: u32,
+    pub(crate) run: ServerRun,
     pub(crate) tables: Tables,
+    /// A backup, until it is restored.
+    backup: Option<Tables>,
     pub(crate) locks: Locks,
     wal: Vec<Vec<Op>>,
     /// `None` once it has taken the server's place.
@@ -110,6 +114,8 @@ impl Server {
         Self {
             is_up: true,
             timeline,
+            run: ServerRun::default(),
+            backup: None,
             locks: Locks::default(),
             wal: Vec::new(),
             standby: Some(Standby {
@@ -147,6 +153,8 @@ pub(crate) struct Servers {
     pub(crate) is_synchronous: bool,
     pub(crate) effects: Vec<Effect>,
     pub(crate) rng: Rng,
+    /// Tables of which a backup has taken the place.
+    pub(crate) replaced: Vec<Tables>,
     /// What the tables refused.
     pub(crate) broken: Option<String>,
     next_session: u64,
@@ -160,6 +168,7 @@ impl Servers {
             is_synchronous,
             effects: Vec::new(),
             rng,
+            replaced: Vec::new(),
             broken: None,
             next_session: 0,
         }
@@ -500,6 +509,46 @@ impl Servers {
         lost
     }
 
+    /// Starts a server again that has crashed.
+    pub(crate) fn start(&mut self, number: usize) {
+        let server = &mut self.all[number];
+        server.is_up = true;
+        server.run.started_at_us += 1;
+    }
+
+    /// Takes a backup of a server.
+    pub(crate) fn back_up(&mut self, number: usize) {
+        let server = &mut self.all[number];
+        server.backup = Some(server.tables.copy());
+    }
+
+    /// Restores the backup of a server, which has a standby like it then; false if there is none. With `keeps_sessions` the
+    /// sessions without a transaction go on in the restored database, as it is behind a pooler.
+    pub(crate) fn restore(&mut self, number: usize, keeps_sessions: bool) -> bool {
+        let Some(tables) = self.all[number].backup.take() else {
+            return false;
+        };
+        let on_it = self.sessions.iter();
+        let ended = on_it.filter(|(_, session)| {
+            session.server == number && (!keeps_sessions || session.transaction.is_some())
+        });
+        let ended: Vec<u64> = ended.map(|(session, _)| *session).collect();
+        for session in ended {
+            self.terminate(session);
+        }
+        let server = &mut self.all[number];
+        server.run.database_oid += 1;
+        server.standby = server.standby.is_some().then(|| Standby {
+            tables: tables.copy(),
+            received: 0,
+            stalled_until: 0,
+        });
+        server.wal.clear();
+        let gone = std::mem::replace(&mut server.tables, tables);
+        self.replaced.push(gone);
+        true
+    }
+
     /// Opens a shard again that was closed because it has lost commits; false if it is not closed.
     pub(crate) fn accept_rewind(&mut self) -> bool {
         let number = self.newest();
@@ -534,6 +583,14 @@ impl Servers {
                 slot.remove(&sequence);
             }
         }
+    }
+
+    /// The last commit that both a server and its standby have.
+    pub(crate) fn last_with_copy(&self, number: usize) -> u64 {
+        let server = &self.all[number];
+        let standby = server.standby.as_ref();
+        let copied = standby.map_or(0, |standby| standby.tables.last());
+        copied.min(server.tables.last())
     }
 
     /// Whether a standby has a commit.

@@ -59,6 +59,8 @@ pub(crate) enum Statement {
         before: Header,
         /// Whether it compares how far the rows go with `before`.
         compares: bool,
+        /// Whether it looks if the log has the commits.
+        looks: bool,
     },
     /// Reads some records after a sequence.
     ReadRecords(u64),

@@ -74,6 +74,14 @@ fn place(row: FenceRow) -> usize {
 }
 
 impl Tables {
+    /// Whether the log ever had this commit.
+    pub(crate) fn had(&self, commit: &Commit) -> bool {
+        self.history.get(&commit.sequence).is_some_and(|kept| {
+            let is_same = kept.commit.as_ref().is_none_or(|kept| kept == commit);
+            kept.epoch == commit.epoch.0 && is_same
+        })
+    }
+
     /// The tables of a new shard.
     pub(crate) fn new(shard: &ShardId) -> Self {
         let first = Record {

@@ -70,6 +70,12 @@ impl World {
                 self.machines[machine].ahead = crate::cluster::hours(rng);
             }
             Trouble::Damage => self.damage(rng),
+            Trouble::Restore => {
+                let newest = self.servers.newest();
+                self.servers.back_up(newest);
+                let after = rng.within(100 * MILLI, 40 * SECOND);
+                self.at(after, Event::Restore(newest));
+            }
         }
         Ok(())
     }
@@ -171,6 +177,32 @@ impl World {
             return;
         }
         self.reach("promoted-with-loss");
+        self.lost_after(last);
+    }
+
+    /// The database goes back to its backup, under the connections of its clients or not.
+    pub(crate) fn restore(&mut self, server: usize) {
+        if self.is_healed || server != self.servers.newest() || !self.servers.all[server].is_up {
+            return;
+        }
+        let before = self.servers.all[server].tables.last();
+        let keeps_sessions = self.answered.is_multiple_of(2);
+        if !self.servers.restore(server, keeps_sessions) {
+            return;
+        }
+        let last = self.servers.all[server].tables.last();
+        self.tell(|| {
+            format!("the database is restored, and goes from commit {before} back to {last}")
+        });
+        self.reach("restored");
+        if keeps_sessions {
+            self.reach("restored-under-sessions");
+        }
+        self.lost_after(last);
+    }
+
+    /// The database has lost the commits after this one.
+    fn lost_after(&mut self, last: u64) {
         let alive = self.machines.iter();
         let alive = alive.filter_map(|machine| Some(machine.process.as_ref()?.number));
         self.oracle.lost_after(last, alive);
@@ -202,8 +234,11 @@ impl World {
     fn damage(&mut self, rng: &mut Rng) {
         let newest = self.servers.newest();
         let tables = &self.servers.all[newest].tables;
-        let (first, last) = (tables.header.sequence + 1, tables.last());
-        // A failover that loses what follows would hide it.
+        let (first, last) = (
+            tables.header.sequence + 1,
+            self.servers.last_with_copy(newest),
+        );
+        // A failover that loses what follows would hide it, and so would one to a standby that ends before it.
         if self.is_damaged || first >= last || !self.plan.is_synchronous {
             return;
         }

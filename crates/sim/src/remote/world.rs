@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganger_shard::CallError;
 use ganger_shard::core::CallReply;
 use ganger_store_postgres::rules::Fault;
-use ganger_store_postgres::{Durability, DurabilityMode, KnownMark};
+use ganger_store_postgres::{Durability, DurabilityMode, KnownMark, ServerRun};
 use ganger_types::{Command, ShardId, Timestamp};
 
 use super::oracle::Oracle;
@@ -73,6 +73,8 @@ pub(crate) enum Event {
     /// An operator tries to cancel a wait, some times more.
     Cancel(u32),
     StartServer(usize),
+    /// The backup of a server is restored.
+    Restore(usize),
     /// A server stops for good.
     StopServer(usize),
     Promote,
@@ -321,7 +323,8 @@ impl World {
             }
             Event::Watch => self.watch()?,
             Event::Cancel(times) => self.cancel(times),
-            Event::StartServer(server) => self.servers.all[server].is_up = true,
+            Event::StartServer(server) => self.servers.start(server),
+            Event::Restore(server) => self.restore(server),
             Event::StopServer(server) => self.servers.crash(server),
             Event::Promote => {
                 if !self.is_healed {
@@ -593,6 +596,11 @@ impl World {
             },
             system_identifier: 1,
             timeline: self.servers.all[server].timeline,
+            run: if self.planted.is(426) {
+                ServerRun::default()
+            } else {
+                self.servers.all[server].run
+            },
         }
     }
 

@@ -66,7 +66,7 @@ impl OldOwner {
             .session
             .run(async |wire| log::fence(wire, names, "").await);
         let fence = fence.expect("it answers");
-        log::refusal(fence.as_ref(), self.epoch, "test")
+        log::refusal(fence.as_ref(), self.epoch)
     }
 }
 
@@ -137,10 +137,7 @@ fn a_record_after_a_gap_is_refused_and_a_second_one_is_an_unknown_outcome() {
     assert_eq!(same.append(3).expect("it only does not follow"), 0);
     let refused = same.refusal().into_commit_error(opened.epoch);
     assert!(
-        matches!(
-            refused,
-            ganger_store::CommitError::NotApplied { is_full: false, .. }
-        ),
+        matches!(refused, ganger_store::CommitError::Unknown(_)),
         "{refused:?}"
     );
     let repeated = same.append(1).expect_err("it is there");

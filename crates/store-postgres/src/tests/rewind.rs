@@ -2,17 +2,133 @@
 
 use std::sync::Arc;
 
-use ganger_store::{CommitError, Store as _, StoreError};
-use ganger_types::ShardId;
+use ganger_store::{CommitError, Opened, Reader as _, Store as _, StoreError};
+use ganger_types::{JobKey, ShardId};
 
-use super::support::{Ground, commit, store};
-use crate::{Database, Directory, KnownMark, Mark, RewindError, ShardEntry, accept_rewind};
+use super::support::{DATABASE, Ground, commit, store};
+use crate::{
+    Database, Directory, KnownMark, Mark, PostgresStore, RewindError, ShardEntry, accept_rewind,
+};
 
 /// Removes the last record from the log, as a restored database would not have it.
 fn lose_last_record(ground: &Ground, number: u32, sequence: u64) {
     ground.sql(&format!(
         "DELETE FROM ganger_s_{number}.log_0 WHERE seq = {sequence}"
     ));
+}
+
+/// An owner without a thread that writes rows, whose first commit has its rows written and is in a backup.
+fn owner_with_backup(ground: &mut Ground) -> (PostgresStore, Opened) {
+    let number = ground.add_shard();
+    let mut settings = ground.settings();
+    settings.limits.has_row_thread = false;
+    let mut owner = store(settings, number);
+    let opened = owner.open().expect("it is new");
+    let committed = owner.commit(&commit(opened.epoch, 1));
+    committed.expect("it owns the shard");
+    owner.idle().expect("the rows are written");
+    ground.instance.back_up(DATABASE).expect("there is none");
+    (owner, opened)
+}
+
+/// The shard is closed, which ends with the first commit instead of the second.
+fn expect_rewound(mut owner: PostgresStore, opened: &Opened) {
+    let taken = owner.take_back(opened.epoch);
+    let is_rewound = |taken| {
+        matches!(
+            taken,
+            Err(StoreError::Rewound {
+                found: 1,
+                known: 2,
+                ..
+            })
+        )
+    };
+    assert!(is_rewound(taken.clone()), "{taken:?}");
+}
+
+#[test]
+fn the_owner_of_a_restored_database_cannot_append_and_closes_the_shard() {
+    let Some(mut ground) = Ground::start("the_owner_of_a_restored_database_cannot") else {
+        return;
+    };
+    let (mut owner, opened) = owner_with_backup(&mut ground);
+    let committed = owner.commit(&commit(opened.epoch, 2));
+    committed.expect("it owns the shard");
+    ground.instance.restore(DATABASE).expect("there is a copy");
+    let committed = owner.commit(&commit(opened.epoch, 3));
+    let is_unknown = matches!(committed, Err(CommitError::Unknown(_)));
+    assert!(is_unknown, "{committed:?}");
+    expect_rewound(owner, &opened);
+}
+
+#[test]
+fn jobs_that_a_restored_database_lacks_are_not_denied() {
+    let Some(mut ground) = Ground::start("jobs_that_a_restored_database_lacks") else {
+        return;
+    };
+    let (mut owner, opened) = owner_with_backup(&mut ground);
+    let committed = owner.commit(&commit(opened.epoch, 2));
+    committed.expect("it owns the shard");
+    owner.idle().expect("the rows are written");
+    let mut reader = owner.reader().expect("it opens");
+    assert!(reader.job(JobKey(2)).expect("it reads").is_some());
+    ground.instance.restore(DATABASE).expect("there is a copy");
+    let read = reader.job(JobKey(2));
+    assert!(read.is_err(), "{read:?}");
+    expect_rewound(owner, &opened);
+}
+
+/// Rows are not replicated with their commits, so a standby that is promoted may have the commits alone.
+#[test]
+fn lost_rows_are_missed_until_all_of_them_are_written_again() {
+    let Some(mut ground) = Ground::start("lost_rows_are_missed_until_all") else {
+        return;
+    };
+    let number = ground.add_shard();
+    let mut settings = ground.settings();
+    settings.limits.has_row_thread = false;
+    let mut owner = store(settings, number);
+    let opened = owner.open().expect("it is new");
+    for sequence in 1..=3 {
+        let committed = owner.commit(&commit(opened.epoch, sequence));
+        committed.expect("it owns the shard");
+    }
+    ground.instance.back_up(DATABASE).expect("there is none");
+    owner.idle().expect("the rows are written");
+    ground.instance.restore(DATABASE).expect("there is a copy");
+    // The first attempt to write them again fails.
+    ground.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON ganger_s_0.checkpoint EXECUTE FUNCTION refuse()",
+    );
+    let mut reader = owner.reader().expect("it opens");
+    let read = reader.job(JobKey(3));
+    assert!(read.is_err(), "{read:?}");
+    ground.sql("DROP TRIGGER refuse ON ganger_s_0.checkpoint");
+    for key in 1..=3 {
+        let found = reader.job(JobKey(key)).expect("it reads");
+        assert!(found.is_some(), "job {key} is lost");
+    }
+    let committed = owner.commit(&commit(opened.epoch, 4));
+    committed.expect("the shard goes on");
+}
+
+/// Behind a pooler a database is restored under connections that live on.
+#[test]
+fn rows_of_commits_that_the_log_has_lost_are_not_written() {
+    let Some(mut ground) = Ground::start("rows_of_commits_that_the_log_has_lost") else {
+        return;
+    };
+    let (mut owner, opened) = owner_with_backup(&mut ground);
+    let committed = owner.commit(&commit(opened.epoch, 2));
+    committed.expect("it owns the shard");
+    lose_last_record(&ground, 0, 2);
+    let written = owner.idle();
+    assert!(written.is_err(), "{written:?}");
+    let rows = ground.sql("SELECT sequence FROM ganger_s_0.checkpoint");
+    assert_eq!(rows, "1");
+    expect_rewound(owner, &opened);
 }
 
 /// A commit whose outcome was unknown is acknowledged once its shard was taken back and has it.
