@@ -379,7 +379,7 @@ fn is_missing(code: &SqlState) -> bool {
 }
 
 /// Returns a text as a literal of SQL, whatever `standard_conforming_strings` says.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\'', "''");
     format!("E'{escaped}'")
 }

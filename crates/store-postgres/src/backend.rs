@@ -10,7 +10,7 @@ use ganger_types::Commit;
 
 use crate::durability::Durability;
 use crate::fault::Fault;
-use crate::fence::Fence;
+use crate::fence::{Fence, Ownership};
 use crate::header::Header;
 use crate::limits::Limits;
 use crate::log::Target;
@@ -53,17 +53,17 @@ pub trait Backend: Send + Sync + Sized + 'static {
     /// If the database cannot be reached, or does not keep what the store promises.
     fn claiming(&self) -> Result<Self::Claiming, Fault>;
 
-    /// Connects to append to the log in this epoch.
+    /// Connects to append to the log as this owner.
     ///
     /// # Errors
     /// As [`Backend::claiming`].
-    fn appending(&self, epoch: u64) -> Result<Self::Appending, Fault>;
+    fn appending(&self, ours: &Ownership) -> Result<Self::Appending, Fault>;
 
-    /// Connects to write rows in this epoch.
+    /// Connects to write rows as this owner.
     ///
     /// # Errors
     /// As [`Backend::claiming`].
-    fn writing(&self, epoch: u64) -> Result<Self::Writing, Fault>;
+    fn writing(&self, ours: &Ownership) -> Result<Self::Writing, Fault>;
 
     /// What holds up its commits; `None` if it cannot tell.
     fn hold(&self) -> Option<StoreHold> {

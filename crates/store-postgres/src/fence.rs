@@ -1,6 +1,8 @@
 //! The fence of a shard: who owns it, who may take it over, and what a commit that was not appended means. Pure rules;
 //! the statements that read and lock it are elsewhere.
 
+use std::sync::Arc;
+
 use ganger_store::StoreError;
 use ganger_types::Epoch;
 
@@ -28,6 +30,16 @@ pub struct Fence {
     pub format: u32,
 }
 
+/// One claim of a shard. A database that was restored may give the epoch of a claim that it has lost to another store, so
+/// whatever an owner writes names both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// Number of the claim.
+    pub epoch: u64,
+    /// Name of the store that made it.
+    pub owner: Arc<str>,
+}
+
 /// A store that wants to take a shard over.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
@@ -42,7 +54,7 @@ pub struct Claimant<'a> {
 impl Fence {
     /// Returns the epoch of a claim. `label` names the store in errors.
     ///
-    /// A claim of the same store whose outcome was unknown is recognised by its owner.
+    /// A shard is taken back by the store that made the last claim, be its outcome known to it or not.
     ///
     /// # Errors
     /// If the shard cannot be taken over, or has been taken over by somebody else since `back`.
@@ -74,10 +86,7 @@ impl Fence {
                 reason,
             }));
         }
-        let is_ours = claimant
-            .back
-            .is_none_or(|back| back.0 == self.epoch || claimant.owner == self.owner);
-        if !is_ours {
+        if claimant.back.is_some() && claimant.owner != self.owner {
             return Err(Fault::Fenced {
                 theirs: Some(Epoch(self.epoch)),
             });
@@ -85,9 +94,14 @@ impl Fence {
         Ok(self.epoch + 1)
     }
 
-    /// Returns why a statement of an epoch appended nothing.
-    pub fn refusal(&self, epoch: u64) -> Fault {
-        if self.epoch != epoch || self.state != OPEN {
+    /// Whether this is the last claim of the shard.
+    pub fn is_held_by(&self, ours: &Ownership) -> bool {
+        self.epoch == ours.epoch && *self.owner == *ours.owner
+    }
+
+    /// Returns why a statement of an owner appended nothing.
+    pub fn refusal(&self, ours: &Ownership) -> Fault {
+        if !self.is_held_by(ours) || self.state != OPEN {
             return Fault::Fenced {
                 theirs: Some(Epoch(self.epoch)),
             };
@@ -124,8 +138,10 @@ mod tests {
     #[test]
     fn a_shard_is_taken_from_anybody_and_taken_back_from_ourselves_alone() {
         assert_eq!(next("two", None), Some(8));
-        assert_eq!(next("two", Some(7)), Some(8));
+        // Another store has the epoch, if that of ours was lost and the database restored.
+        assert_eq!(next("two", Some(7)), None);
         assert_eq!(next("two", Some(6)), None);
+        assert_eq!(next("one", Some(7)), Some(8));
         // The claim of epoch 7 was ours, and its outcome was unknown.
         assert_eq!(next("one", Some(6)), Some(8));
     }
@@ -133,11 +149,19 @@ mod tests {
     #[test]
     fn a_commit_that_was_not_appended_is_fenced_or_out_of_order() {
         let theirs = Some(Epoch(7));
-        assert!(matches!(fence().refusal(6), Fault::Fenced { theirs: found } if found == theirs));
-        assert!(matches!(fence().refusal(7), Fault::Rewound(_)));
+        let by = |epoch, owner: &str| Ownership {
+            epoch,
+            owner: owner.into(),
+        };
+        for other in [by(6, "one"), by(7, "two")] {
+            let refused = fence().refusal(&other);
+            assert!(matches!(refused, Fault::Fenced { theirs: found } if found == theirs));
+        }
+        let ours = by(7, "one");
+        assert!(matches!(fence().refusal(&ours), Fault::Rewound(_)));
         let mut sealed = fence();
         sealed.state = "sealed".to_owned();
-        assert!(matches!(sealed.refusal(7), Fault::Fenced { .. }));
+        assert!(matches!(sealed.refusal(&ours), Fault::Fenced { .. }));
         let claimant = Claimant {
             owner: "two",
             back: None,

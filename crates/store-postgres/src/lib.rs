@@ -88,7 +88,7 @@ pub mod rules {
         SlotEnd,
     };
     pub use crate::fault::Fault;
-    pub use crate::fence::{Claimant, Fence};
+    pub use crate::fence::{Claimant, Fence, Ownership};
     pub use crate::header::Header;
     pub use crate::log::Target;
     pub use crate::mark::epoch_after_rewind;

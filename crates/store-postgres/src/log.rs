@@ -9,9 +9,10 @@ use ganger_store::rows::row::{from_sql, to_sql};
 use ganger_types::{Commit, Epoch};
 use tokio_postgres::types::Type;
 
+use crate::admin::literal;
 use crate::backend::{LogRecord, RowTables, SlotEnd};
 use crate::fault::Fault;
-use crate::fence::Fence;
+use crate::fence::{Fence, Ownership};
 use crate::names::Names;
 use crate::record::{self, Place};
 use crate::schema::SLOTS;
@@ -144,7 +145,7 @@ impl Log {
     }
 }
 
-/// Returns the statement that appends a record; it takes epoch, sequence and body.
+/// Returns the statement that appends a record; it takes epoch, sequence, body and owner.
 ///
 /// The lock must be `FOR SHARE`: a weaker one does not conflict with the update of a claim.
 pub(crate) fn append_sql(names: &Names, target: Target) -> String {
@@ -152,7 +153,7 @@ pub(crate) fn append_sql(names: &Names, target: Target) -> String {
     let schema = &names.schema;
     format!(
         "WITH own AS (SELECT 1 FROM {schema}.fence
-            WHERE what = 'log' AND epoch = $1 AND state = 'open'
+            WHERE what = 'log' AND epoch = $1 AND owner = $4 AND state = 'open'
               AND EXISTS (SELECT 1 FROM {schema}.log_{before} WHERE seq = $2 - 1)
             FOR SHARE OF fence)
          INSERT INTO {schema}.log_{slot} (seq, epoch, body) SELECT $2, $1, $3 FROM own"
@@ -163,6 +164,7 @@ pub(crate) fn append_sql(names: &Names, target: Target) -> String {
 pub(crate) async fn append(
     wire: &Wire,
     sql: &str,
+    owner: &str,
     place: Place,
     body: &[u8],
 ) -> Result<u64, Fault> {
@@ -173,6 +175,7 @@ pub(crate) async fn append(
             (&epoch, Type::INT8),
             (&sequence, Type::INT8),
             (&body, Type::BYTEA),
+            (&owner, Type::TEXT),
         ],
     )
     .await
@@ -200,9 +203,9 @@ pub(crate) async fn fence(wire: &Wire, names: &Names, lock: &str) -> Result<Opti
 }
 
 /// Returns what it means that no record was appended.
-pub(crate) fn refusal(fence: Option<&Fence>, epoch: u64) -> Fault {
+pub(crate) fn refusal(fence: Option<&Fence>, ours: &Ownership) -> Fault {
     match fence {
-        Some(fence) => fence.refusal(epoch),
+        Some(fence) => fence.refusal(ours),
         None => Fault::row("fence", "log", "it is missing"),
     }
 }
@@ -285,7 +288,7 @@ pub(crate) fn records(
     rows.iter().map(record).collect()
 }
 
-/// Empties a log table if this epoch still owns the shard and the rows of all its records are written. Returns
+/// Empties a log table if this owner still has the shard and the rows of all its records are written. Returns
 /// whether it is empty now.
 ///
 /// The table is locked before it is looked at, so a statement that comes late empties nothing that was appended in
@@ -293,14 +296,15 @@ pub(crate) fn records(
 pub(crate) fn empty(
     session: &mut Session,
     names: &Names,
-    epoch: u64,
+    ours: &Ownership,
     slot: usize,
 ) -> Result<bool, Fault> {
+    let (epoch, owner) = (ours.epoch, literal(&ours.owner));
     let (schema, table) = (&names.schema, format!("{}.log_{slot}", names.schema));
     let sql = format!(
         "BEGIN; SET LOCAL lock_timeout = '50ms'; SET LOCAL synchronous_commit = off;
          DO $$ BEGIN
-            PERFORM 1 FROM {schema}.fence WHERE what = 'rows' AND epoch = {epoch} AND state = 'open' FOR SHARE;
+            PERFORM 1 FROM {schema}.fence WHERE what = 'rows' AND epoch = {epoch} AND owner = {owner} AND state = 'open' FOR SHARE;
             IF NOT FOUND THEN RETURN; END IF;
             LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;
             IF NOT EXISTS (SELECT 1 FROM {table} WHERE seq >= (SELECT sequence FROM {schema}.checkpoint)) THEN

@@ -12,7 +12,7 @@ use crate::backend::{Backend, ClaimTables, FenceRow, LockWait, LogTables, SlotEn
 use crate::database::Database;
 use crate::durability::Durability;
 use crate::fault::Fault;
-use crate::fence::Fence;
+use crate::fence::{Fence, Ownership};
 use crate::header::Header;
 use crate::limits::Limits;
 use crate::load;
@@ -113,18 +113,19 @@ impl Backend for Postgres {
         })
     }
 
-    fn appending(&self, epoch: u64) -> Result<PostgresLog, Fault> {
-        let (session, durability) = self.connect(&self.names.application(epoch))?;
+    fn appending(&self, ours: &Ownership) -> Result<PostgresLog, Fault> {
+        let (session, durability) = self.connect(&self.names.application(ours.epoch))?;
         Ok(PostgresLog {
             names: Arc::clone(&self.names),
+            owner: Arc::clone(&ours.owner),
             session,
             durability,
         })
     }
 
-    fn writing(&self, epoch: u64) -> Result<PostgresRows, Fault> {
-        let (session, _) = self.connect(&self.names.application(epoch))?;
-        Ok(PostgresRows::new(session, &self.names, epoch))
+    fn writing(&self, ours: &Ownership) -> Result<PostgresRows, Fault> {
+        let (session, _) = self.connect(&self.names.application(ours.epoch))?;
+        Ok(PostgresRows::new(session, &self.names, ours.clone()))
     }
 
     fn outlast<T>(&self, attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
@@ -284,6 +285,7 @@ fn no_shard(names: &Names, fault: Fault) -> Fault {
 /// A connection that appends to the log.
 pub struct PostgresLog {
     names: Arc<Names>,
+    owner: Arc<str>,
     session: Session,
     durability: Durability,
 }
@@ -299,8 +301,9 @@ impl LogTables for PostgresLog {
 
     fn append(&mut self, target: Target, place: Place, body: &[u8]) -> Result<u64, Fault> {
         let sql = log::append_sql(&self.names, target);
-        let session = &mut self.session;
-        let appended = session.run(async |wire| log::append(wire, &sql, place, body).await)?;
+        let (session, owner) = (&mut self.session, &*self.owner);
+        let appended =
+            session.run(async |wire| log::append(wire, &sql, owner, place, body).await)?;
         if appended > 0 {
             session.has_committed();
         }

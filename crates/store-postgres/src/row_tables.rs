@@ -19,7 +19,7 @@ use tokio_postgres::types::Type;
 use crate::backend::{LogRecord, RowTables, RowWrite};
 use crate::columns::{Column, Insert};
 use crate::fault::Fault;
-use crate::fence::Fence;
+use crate::fence::{Fence, Ownership};
 use crate::header::Header;
 use crate::log::{self, HAS_RECORD};
 use crate::names::Names;
@@ -36,7 +36,7 @@ const FLIGHT: usize = 16;
 /// The connection that writes rows, and what is known of the tables.
 pub struct PostgresRows {
     names: Arc<Names>,
-    epoch: u64,
+    ours: Ownership,
     session: Session,
     places: Places,
     new_from: JobKey,
@@ -45,11 +45,11 @@ pub struct PostgresRows {
 }
 
 impl PostgresRows {
-    /// Takes over a connection of this epoch.
-    pub(crate) fn new(session: Session, names: &Arc<Names>, epoch: u64) -> Self {
+    /// Takes over a connection of this owner.
+    pub(crate) fn new(session: Session, names: &Arc<Names>, ours: Ownership) -> Self {
         Self {
             names: Arc::clone(names),
-            epoch,
+            ours,
             session,
             places: Places::new(),
             new_from: JobKey(0),
@@ -87,7 +87,7 @@ impl PostgresRows {
         }
         let transaction = Transaction {
             names: &self.names,
-            epoch: self.epoch,
+            ours: &self.ours,
             kind,
             new_from: self.new_from,
             before: before.sequence,
@@ -174,7 +174,7 @@ impl RowTables for PostgresRows {
     }
 
     fn empty(&mut self, slot: usize) -> Result<bool, Fault> {
-        log::empty(&mut self.session, &self.names, self.epoch, slot)
+        log::empty(&mut self.session, &self.names, &self.ours, slot)
     }
 
     /// Drops the tables of the oldest range of job numbers if no live job is in it or before it, and nothing else is.
@@ -185,22 +185,24 @@ impl RowTables for PostgresRows {
         if oldest + 1 >= self.new_from.0 >> RANGE_BITS {
             return Ok(());
         }
-        let (epoch, part) = (to_sql(self.epoch), to_sql(oldest));
+        let (epoch, owner) = (to_sql(self.ours.epoch), &*self.ours.owner);
+        let part = to_sql(oldest);
         let after = to_sql((oldest + 1) << RANGE_BITS);
         let shard = i32::try_from(self.names.number).unwrap_or(i32::MAX);
         let sql = self.names.sql(
             "WITH own AS MATERIALIZED (SELECT 1 FROM {s}.fence
-                WHERE what = 'rows' AND epoch = $1 AND state = 'open'
+                WHERE what = 'rows' AND epoch = $1 AND owner = $5 AND state = 'open'
                   AND NOT EXISTS (SELECT 1 FROM {s}.jobs WHERE key < $2)
                 FOR SHARE OF fence)
              SELECT ganger.drop_range($3, $4) FROM own",
         );
         let rows = self.session.run(async |wire| {
-            let parameters: [Parameter<'_>; 4] = [
+            let parameters: [Parameter<'_>; 5] = [
                 (&epoch, Type::INT8),
                 (&after, Type::INT8),
                 (&shard, Type::INT4),
                 (&part, Type::INT8),
+                (&owner, Type::TEXT),
             ];
             wire.query_once(&sql, &parameters).await
         })?;
@@ -219,7 +221,7 @@ impl RowTables for PostgresRows {
 /// One transaction that writes rows.
 struct Transaction<'a> {
     names: &'a Names,
-    epoch: u64,
+    ours: &'a Ownership,
     kind: RowWrite,
     new_from: JobKey,
     /// Sequence up to which the rows are written before it.
@@ -261,11 +263,11 @@ impl Transaction<'_> {
             RowWrite::AtOnce { .. } => ("BEGIN", "what IN ('log', 'rows')", 2),
         };
         let sql = self.names.sql(&format!(
-            "SELECT what FROM {{s}}.fence WHERE {rows} AND epoch = $1 AND state = 'open' ORDER BY what FOR SHARE"
+            "SELECT what FROM {{s}}.fence WHERE {rows} AND epoch = $1 AND owner = $2 AND state = 'open' ORDER BY what FOR SHARE"
         ));
-        let epoch = to_sql(self.epoch);
-        let lock = wire.ready(&sql, &[Type::INT8]).await?;
-        let parameters: [Parameter<'_>; 1] = [(&epoch, Type::INT8)];
+        let (epoch, owner) = (to_sql(self.ours.epoch), &*self.ours.owner);
+        let lock = wire.ready(&sql, &[Type::INT8, Type::TEXT]).await?;
+        let parameters: [Parameter<'_>; 2] = [(&epoch, Type::INT8), (&owner, Type::TEXT)];
         let (started, locked) = join(wire.batch(begin), wire.query(&lock, &parameters)).await;
         started?;
         if locked?.len() == wanted {
@@ -277,10 +279,10 @@ impl Transaction<'_> {
         })
     }
 
-    /// Returns why this epoch may not write.
+    /// Returns why this owner may not write.
     async fn refusal(&self, wire: &Wire) -> Result<Fault, Fault> {
         let fence = log::fence(wire, self.names, "").await?;
-        Ok(log::refusal(fence.as_ref(), self.epoch))
+        Ok(log::refusal(fence.as_ref(), self.ours))
     }
 
     /// Returns the number of a (namespace, queue), which it gets now if it has none.
@@ -416,7 +418,7 @@ impl Transaction<'_> {
             RowWrite::Behind { slot } => slot,
             RowWrite::AtOnce { target, place } => {
                 let sql = log::append_sql(self.names, target);
-                if log::append(wire, &sql, place, &in_rows(place)).await? != 1 {
+                if log::append(wire, &sql, &self.ours.owner, place, &in_rows(place)).await? != 1 {
                     return Err(self.refusal(wire).await?);
                 }
                 target.slot

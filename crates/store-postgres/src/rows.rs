@@ -8,6 +8,7 @@ use ganger_types::Commit;
 
 use crate::backend::{Backend, RowTables, RowWrite};
 use crate::fault::Fault;
+use crate::fence::Ownership;
 use crate::header::Header;
 
 /// Attempts to write a checkpoint, each on a new connection.
@@ -15,7 +16,7 @@ const ATTEMPTS: u32 = 3;
 
 /// The connection that writes rows, and what it has written.
 pub(crate) struct Rows<B: Backend> {
-    epoch: u64,
+    ours: Ownership,
     tables: Option<B::Writing>,
     /// Number of its server.
     server: u64,
@@ -27,9 +28,9 @@ pub(crate) struct Rows<B: Backend> {
 }
 
 impl<B: Backend> Rows<B> {
-    pub(crate) fn new(epoch: u64, header: Header) -> Self {
+    pub(crate) fn new(ours: Ownership, header: Header) -> Self {
         Self {
-            epoch,
+            ours,
             tables: None,
             server: 0,
             written: header.sequence,
@@ -106,7 +107,7 @@ impl<B: Backend> Rows<B> {
     /// Connects, and returns the state of the rows there.
     fn connect(&mut self, backend: &B) -> Result<Header, Fault> {
         self.tables = None;
-        let mut tables = backend.writing(self.epoch)?;
+        let mut tables = backend.writing(&self.ours)?;
         let server = backend.server();
         let found = tables.read_tables()?.ok_or_else(missing)?;
         let found = Header::open(&found.1, found.0)?;

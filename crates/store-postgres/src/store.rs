@@ -12,7 +12,7 @@ use crate::claim;
 use crate::database::Database;
 use crate::durability::Durability;
 use crate::fault::Fault;
-use crate::fence::Claimant;
+use crate::fence::{Claimant, Ownership};
 use crate::header::Header;
 use crate::log::{self, Log};
 use crate::mark::{KnownMark, Mark};
@@ -30,7 +30,7 @@ pub struct ShardStore<B: Backend> {
     shared: Arc<Shared<B>>,
     shard: ShardId,
     /// Name of this store and of no other; `None` before the first claim.
-    owner: Option<String>,
+    owner: Option<Arc<str>>,
     /// The connection that appends to the log; `None` until it is needed.
     appending: Option<B::Appending>,
     /// Number of its server.
@@ -131,6 +131,14 @@ impl<B: Backend> ShardStore<B> {
         }
     }
 
+    /// Our claim with this epoch.
+    fn ownership(&self, epoch: u64) -> Ownership {
+        Ownership {
+            epoch,
+            owner: self.owner.clone().unwrap_or_default(),
+        }
+    }
+
     /// Converts the fault of an operation in the epoch `ours`.
     fn explain(&self, fault: Fault, ours: Option<Epoch>, doing: &'static str) -> StoreError {
         let path = self.shared.backend.label();
@@ -158,7 +166,7 @@ impl<B: Backend> ShardStore<B> {
         let backend = &shared.backend;
         let owner = match &self.owner {
             Some(owner) => owner.clone(),
-            None => backend.new_owner()?,
+            None => backend.new_owner()?.into(),
         };
         let claimant = Claimant {
             owner: &owner,
@@ -177,16 +185,20 @@ impl<B: Backend> ShardStore<B> {
             away_seconds = claim.away.as_secs_f64(),
             "the shard is taken over"
         );
-        self.owner = Some(owner);
+        self.owner = Some(Arc::clone(&owner));
+        let ours = Ownership {
+            epoch: epoch.0,
+            owner,
+        };
         self.note_durability(claim.durability);
         self.away = Some(claim.away);
         let server = backend.server();
-        let mut rows = Rows::new(epoch.0, claim.header.clone());
+        let mut rows = Rows::new(ours.clone(), claim.header.clone());
         let tables = rows.tables(backend)?;
         let mut tail = log::tail(tables, &claim.log, claim.header.sequence);
         if let Err(Fault::Damaged(_)) = &tail
             && let Some(fence) = tables.fence()?
-            && fence.epoch != epoch.0
+            && !fence.is_held_by(&ours)
         {
             // A later owner has gone on with the log, while this process stood still.
             let theirs = Some(Epoch(fence.epoch));
@@ -251,7 +263,7 @@ impl<B: Backend> ShardStore<B> {
             let backend = &shared.backend;
             // Another node may tell of a newer server meanwhile: then this connection is made once more.
             let server = backend.server();
-            let appending = backend.appending(epoch)?;
+            let appending = backend.appending(&self.ownership(epoch))?;
             self.appending_to = server;
             self.note_durability(appending.durability());
             if let Some(rows) = &mut *shared.rows() {
@@ -321,7 +333,7 @@ impl<B: Backend> ShardStore<B> {
         }
         if appended == 0 {
             let fence = tables.fence()?;
-            return Err(log::refusal(fence.as_ref(), log.epoch));
+            return Err(log::refusal(fence.as_ref(), &self.ownership(log.epoch)));
         }
         let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
         if let Some(log) = &mut *self.shared.log() {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use ganger_store::memory::MemoryReader;
 use ganger_store::{Loaded, Store as _};
 use ganger_store_postgres::rules::{
-    Backend, ClaimTables, Fault, Fence, FenceRow, Header, LockWait, LogRecord, LogTables, Place,
-    RowTables, RowWrite, Shared, SlotEnd, Target,
+    Backend, ClaimTables, Fault, Fence, FenceRow, Header, LockWait, LogRecord, LogTables,
+    Ownership, Place, RowTables, RowWrite, Shared, SlotEnd, Target,
 };
 use ganger_store_postgres::{Durability, Limits, NewestServer};
 use ganger_types::Commit;
@@ -174,11 +174,13 @@ impl Backend for ModelBackend {
         ModelConnection::connect(self, "ganger/0/claim", 0)
     }
 
-    fn appending(&self, epoch: u64) -> Result<ModelConnection, Fault> {
+    fn appending(&self, ours: &Ownership) -> Result<ModelConnection, Fault> {
+        let epoch = ours.epoch;
         ModelConnection::connect(self, &format!("ganger/0/{epoch}"), epoch)
     }
 
-    fn writing(&self, epoch: u64) -> Result<ModelConnection, Fault> {
+    fn writing(&self, ours: &Ownership) -> Result<ModelConnection, Fault> {
+        let epoch = ours.epoch;
         ModelConnection::connect(self, &format!("ganger/0/{epoch}"), epoch)
     }
 
@@ -338,6 +340,7 @@ impl ModelConnection {
         let statement = Statement::Append {
             target,
             place,
+            owner: self.owner.clone(),
             body: body.to_vec(),
             fence,
         };
@@ -426,6 +429,7 @@ impl RowTables for ModelConnection {
         }
         let statement = Statement::WriteRows {
             epoch: self.epoch,
+            owner: self.owner.clone(),
             commits: commits.to_vec(),
             write,
             before: before.clone(),
@@ -460,8 +464,13 @@ impl RowTables for ModelConnection {
 
 impl ModelConnection {
     fn empty_slot(&mut self, slot: usize, looks: bool) -> Result<bool, Fault> {
-        let epoch = self.epoch;
-        match self.run(Statement::Empty { epoch, slot, looks })? {
+        let statement = Statement::Empty {
+            epoch: self.epoch,
+            owner: self.owner.clone(),
+            slot,
+            looks,
+        };
+        match self.run(statement)? {
             Reply::Emptied(is_empty) => Ok(is_empty),
             other => unreachable!("a table was emptied: {other:?}"),
         }

@@ -61,6 +61,22 @@ impl World {
         );
     }
 
+    /// Clients ask for some ended jobs that they know, which the owner has to read from the tables.
+    pub(crate) fn reads(&mut self, times: u32) {
+        let known = self.oracle.jobs.iter();
+        let ended = known.filter(|(_, facts)| facts.is_acknowledged && facts.result.is_some());
+        let ended: Vec<_> = ended.map(|(job, _)| job.clone()).collect();
+        for job in ended.into_iter().rev().take(3) {
+            let query = Query::Why(Namespace::default(), job);
+            let op = self.op();
+            self.send(self.serves, op, Command::Query(Box::new(query)));
+        }
+        if times > 0 {
+            let after = self.net.within(20 * MILLI, 400 * MILLI);
+            self.at(after, Event::Reads(times - 1));
+        }
+    }
+
     /// A query of a job that some client knows.
     fn read(&mut self, rng: &mut Rng) -> Option<Command> {
         let known = self.oracle.jobs.iter();

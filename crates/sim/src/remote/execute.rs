@@ -1,6 +1,8 @@
 //! How the servers of the model execute statements, step by step. Other sessions run between two steps.
 
-use ganger_store_postgres::rules::{Fault, FenceRow, Header, Place, RowWrite, Target, in_rows};
+use ganger_store_postgres::rules::{
+    Fault, FenceRow, Header, Ownership, Place, RowWrite, Target, in_rows,
+};
 use ganger_types::Commit;
 
 use super::locks::{Mode, Resource};
@@ -108,6 +110,7 @@ impl Servers {
         let Statement::Append {
             target,
             place,
+            owner,
             body,
             fence,
         } = &running.statement
@@ -127,7 +130,7 @@ impl Servers {
                 let before = place.sequence.wrapping_sub(1);
                 let has_before = tables.slots[target.before].contains_key(&before);
                 let is_owner =
-                    fence == FenceUse::Apart || tables.is_owned(FenceRow::Log, place.epoch);
+                    fence == FenceUse::Apart || tables.is_owned(FenceRow::Log, place.epoch, owner);
                 if !is_owner || !has_before {
                     return self.nothing(session);
                 }
@@ -137,8 +140,9 @@ impl Servers {
             3 => Step::Later(0),
             // The newest version of the row, which nobody changes any more.
             4 => {
-                let epoch = self.tables(session).epoch(FenceRow::Log);
-                if fence != FenceUse::Apart && epoch != place.epoch {
+                let tables = self.tables(session);
+                let is_owner = tables.is_owned(FenceRow::Log, place.epoch, owner);
+                if fence != FenceUse::Apart && !is_owner {
                     return self.nothing(session);
                 }
                 Step::Later(self.rng.below(MILLI))
@@ -184,6 +188,7 @@ impl Servers {
     fn write_rows(&mut self, now: u64, session: u64, running: &mut Running) -> Step {
         let Statement::WriteRows {
             epoch,
+            owner,
             commits,
             write,
             before,
@@ -206,10 +211,8 @@ impl Servers {
             (1, _) => Step::Lock(Resource::FenceRows, Mode::Shared),
             (2, _) => {
                 let tables = self.tables(session);
-                let is_owner = tables.is_owned(FenceRow::Rows, epoch);
-                if !is_owner {
-                    let refusal = tables.fence().refusal(epoch);
-                    return Step::Refused(refusal);
+                if !tables.is_owned(FenceRow::Rows, epoch, owner) {
+                    return Step::Refused(refusal(tables, epoch, owner));
                 }
                 Step::Later(self.rng.within(2 * MILLI, 60 * MILLI))
             }
@@ -217,8 +220,7 @@ impl Servers {
                 let tables = self.tables(session);
                 let before = place.sequence.wrapping_sub(1);
                 if !tables.slots[target.before].contains_key(&before) {
-                    let refusal = tables.fence().refusal(epoch);
-                    return Step::Refused(refusal);
+                    return Step::Refused(refusal(tables, epoch, owner));
                 }
                 let record = Record {
                     epoch,
@@ -256,7 +258,13 @@ impl Servers {
     }
 
     fn empty(&mut self, session: u64, running: &mut Running) -> Step {
-        let Statement::Empty { epoch, slot, looks } = &running.statement else {
+        let Statement::Empty {
+            epoch,
+            owner,
+            slot,
+            looks,
+        } = &running.statement
+        else {
             unreachable!("the caller has looked");
         };
         let (epoch, slot, looks) = (*epoch, *slot, *looks);
@@ -267,7 +275,7 @@ impl Servers {
                 Step::Lock(Resource::FenceRows, Mode::Shared)
             }
             1 => {
-                if !self.tables(session).is_owned(FenceRow::Rows, epoch) {
+                if !self.tables(session).is_owned(FenceRow::Rows, epoch, owner) {
                     let is_empty = self.tables(session).slots[slot].is_empty();
                     self.end(session);
                     return Step::Done(Reply::Emptied(is_empty));
@@ -287,6 +295,12 @@ impl Servers {
             }
         }
     }
+}
+
+/// Why a statement of an owner did nothing.
+fn refusal(tables: &Tables, epoch: u64, owner: &str) -> Fault {
+    let owner = owner.into();
+    tables.fence().refusal(&Ownership { epoch, owner })
 }
 
 fn header_after(before: &Header, commits: &[std::sync::Arc<Commit>]) -> Header {

@@ -105,7 +105,7 @@ impl Plan {
             plan.troubles.push(Trouble::HandOver);
         }
         if !is_synchronous && rng.chance(400) {
-            plan.troubles.push(Trouble::Restore);
+            plan.troubles.extend([Trouble::Restore; 2]);
         }
         plan
     }

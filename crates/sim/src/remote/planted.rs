@@ -39,7 +39,6 @@ pub(crate) const BUGS: &[(u32, u8, &str)] = &[
         "rows that a failover has lost are not missed until the next commit",
     ),
     (425, 4, "rows are written of commits that the log has lost"),
-    (426, 4, "a restored database passes for the one before it"),
 ];
 
 /// The planted bug of a run, if any.

@@ -11,7 +11,7 @@ use ganger_types::Commit;
 /// What a statement does with the fence before it appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FenceUse {
-    /// It locks the row shared and compares the epoch of the newest version.
+    /// It locks the row shared and compares epoch and owner of the newest version.
     Locked,
     /// Planted: it locks the row so weakly that a claim does not conflict with it.
     Weak,
@@ -48,12 +48,14 @@ pub(crate) enum Statement {
     Append {
         target: Target,
         place: Place,
+        owner: String,
         body: Vec<u8>,
         fence: FenceUse,
     },
     /// Writes rows in a transaction of its own.
     WriteRows {
         epoch: u64,
+        owner: String,
         commits: Vec<Arc<Commit>>,
         write: RowWrite,
         before: Header,
@@ -67,6 +69,7 @@ pub(crate) enum Statement {
     /// Empties a log table.
     Empty {
         epoch: u64,
+        owner: String,
         slot: usize,
         /// Whether it looks if its rows are written.
         looks: bool,

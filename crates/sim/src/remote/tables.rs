@@ -113,9 +113,10 @@ impl Tables {
         }
     }
 
-    /// Whether the owner of this epoch may write.
-    pub(crate) fn is_owned(&self, row: FenceRow, epoch: u64) -> bool {
-        self.state == "open" && self.epoch(row) == epoch
+    /// Whether this owner may write in this epoch.
+    pub(crate) fn is_owned(&self, row: FenceRow, epoch: u64, owner: &str) -> bool {
+        let (last_epoch, last_owner) = &self.fence[place(row)];
+        self.state == "open" && *last_epoch == epoch && last_owner == owner
     }
 
     pub(crate) fn epoch(&self, row: FenceRow) -> u64 {

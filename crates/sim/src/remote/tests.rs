@@ -92,6 +92,7 @@ fn append(epoch: u64, sequence: u64, fence: FenceUse) -> Statement {
     Statement::Append {
         target: Target { slot: 0, before: 0 },
         place,
+        owner: String::new(),
         body: in_rows(place),
         fence,
     }

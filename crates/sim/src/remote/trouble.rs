@@ -8,6 +8,8 @@ use super::world::{Event, World};
 use crate::rng::Rng;
 use crate::world::{StepOutcome, broken};
 
+/// How often clients read all that they know after a failover.
+const READS: u32 = 8;
 /// Time between two looks at who serves.
 const WATCH_EVERY: u64 = SECOND;
 /// Time for which a process may stand still before another one takes its place.
@@ -73,7 +75,8 @@ impl World {
             Trouble::Restore => {
                 let newest = self.servers.newest();
                 self.servers.back_up(newest);
-                let after = rng.within(100 * MILLI, 40 * SECOND);
+                let longest = *rng.pick(&[200 * MILLI, 3 * SECOND, 40 * SECOND]);
+                let after = rng.within(20 * MILLI, longest);
                 self.at(after, Event::Restore(newest));
             }
         }
@@ -170,6 +173,8 @@ impl World {
     pub(crate) fn promote(&mut self) {
         let missing = self.servers.promote();
         self.reach("promoted");
+        // Before the next commit: the standby may lack rows.
+        self.at(0, Event::Reads(READS));
         let newest = self.servers.newest();
         let last = self.servers.all[newest].tables.last();
         self.tell(|| format!("server {newest} takes over at commit {last}, {missing} are lost"));

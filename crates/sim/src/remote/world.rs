@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ganger_shard::CallError;
 use ganger_shard::core::CallReply;
 use ganger_store_postgres::rules::Fault;
-use ganger_store_postgres::{Durability, DurabilityMode, KnownMark, ServerRun};
+use ganger_store_postgres::{Durability, DurabilityMode, KnownMark};
 use ganger_types::{Command, ShardId, Timestamp};
 
 use super::oracle::Oracle;
@@ -78,6 +78,8 @@ pub(crate) enum Event {
     /// A server stops for good.
     StopServer(usize),
     Promote,
+    /// Clients read what they know, and so many times again.
+    Reads(u32),
     /// A machine reaches the database again.
     Rejoin(usize),
 }
@@ -331,6 +333,7 @@ impl World {
                     self.promote();
                 }
             }
+            Event::Reads(times) => self.reads(times),
             Event::Rejoin(machine) => self.machines[machine].is_isolated = false,
         }
         Ok(())
@@ -596,11 +599,7 @@ impl World {
             },
             system_identifier: 1,
             timeline: self.servers.all[server].timeline,
-            run: if self.planted.is(426) {
-                ServerRun::default()
-            } else {
-                self.servers.all[server].run
-            },
+            run: self.servers.all[server].run,
         }
     }
 

@@ -7,6 +7,7 @@ use ganger_types::JobKey;
 
 use super::support::{Ground, commit, with_changes};
 use crate::fault::Fault;
+use crate::fence::Ownership;
 use crate::log::{self, Target, append_sql};
 use crate::names::Names;
 use crate::record::{Place, RecordBuilder};
@@ -18,6 +19,7 @@ struct OldOwner {
     names: Names,
     identity: [u8; 16],
     epoch: u64,
+    owner: std::sync::Arc<str>,
 }
 
 impl OldOwner {
@@ -26,14 +28,16 @@ impl OldOwner {
         let settings = ground.settings();
         let name = names.application(epoch);
         let mut session = Session::connect(&settings, &name).expect("it is there");
-        let sql = names.sql("SELECT identity FROM {s}.fence WHERE what = 'log'");
+        let sql = names.sql("SELECT identity, owner FROM {s}.fence WHERE what = 'log'");
         let rows = session.run(async |wire| wire.query_once(&sql, &[]).await);
-        let identity: Vec<u8> = rows.expect("it is readable")[0].get(0);
+        let row = &rows.expect("it is readable")[0];
+        let (identity, owner): (Vec<u8>, &str) = (row.get(0), row.get(1));
         Self {
             session,
             names,
             identity: identity.try_into().expect("it has 16 bytes"),
             epoch,
+            owner: owner.into(),
         }
     }
 
@@ -53,8 +57,9 @@ impl OldOwner {
         builder.encode(&commit(ganger_types::Epoch(self.epoch), sequence));
         let body = builder.seal(place, 4_096).to_vec();
         let sql = append_sql(&self.names, Target { slot: 0, before: 0 });
+        let owner = &*self.owner;
         self.session
-            .run(async |wire| log::append(wire, &sql, place, &body).await)
+            .run(async |wire| log::append(wire, &sql, owner, place, &body).await)
     }
 }
 
@@ -66,7 +71,13 @@ impl OldOwner {
             .session
             .run(async |wire| log::fence(wire, names, "").await);
         let fence = fence.expect("it answers");
-        log::refusal(fence.as_ref(), self.epoch)
+        log::refusal(
+            fence.as_ref(),
+            &Ownership {
+                epoch: self.epoch,
+                owner: std::sync::Arc::clone(&self.owner),
+            },
+        )
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::Duration;
 use ganger_store::suite::sample::{ended, job};
 use ganger_store::{Reader, Store, StoreError};
 use ganger_types::command::ExpiredJobsQuery;
-use ganger_types::{Bytes, Change, JobKey, Outcome, Timestamp};
+use ganger_types::{Bytes, Change, Epoch, JobKey, Outcome, Timestamp};
 
 use super::support::{DATABASE, Ground, commit, store, with_changes};
+use crate::fence::Ownership;
 use crate::limits::Limits;
 use crate::log;
 use crate::settings::Settings;
@@ -132,19 +133,28 @@ fn a_late_truncation_empties_nothing_that_is_needed() {
         crate::session::Session::connect(&ground.settings(), "test").expect("it is there");
     let names = crate::names::Names::new("test", number);
     let before = records(&ground, number);
-    let mut empty =
-        |epoch, slot| log::empty(&mut session, &names, epoch, slot).expect("it answers");
+    let owner = ground.sql("SELECT owner FROM ganger_s_0.fence WHERE what = 'log'");
+    let mut empty_as = |epoch: Epoch, owner: &str, slot| {
+        let ours = Ownership {
+            epoch: epoch.0,
+            owner: owner.into(),
+        };
+        log::empty(&mut session, &names, &ours, slot).expect("it answers")
+    };
+    let mut empty = |slot| empty_as(epoch, &owner, slot);
     // No rows are written, so every table is needed.
-    assert!((0..3).all(|slot| !empty(epoch.0, slot)));
+    assert!((0..3).all(|slot| !empty(slot)));
     assert_eq!(records(&ground, number), before);
     store
         .shared_for_test()
         .settle()
         .expect("rows can be written");
-    assert!(!empty(epoch.0 + 1, 0), "that epoch does not own the shard");
-    assert!(!empty(epoch.0, 2), "the last record is there");
+    assert!(!empty(2), "the last record is there");
+    let other = Epoch(epoch.0 + 1);
+    assert!(!empty_as(other, &owner, 0), "another epoch owns the shard");
+    assert!(!empty_as(epoch, "another", 0), "another store owns it");
     assert_eq!(records(&ground, number), before);
-    assert!(empty(epoch.0, 0));
+    assert!(empty_as(epoch, &owner, 0));
     assert_eq!(records(&ground, number), [0, before[1], before[2]]);
 }
 

@@ -114,6 +114,38 @@ fn lost_rows_are_missed_until_all_of_them_are_written_again() {
     committed.expect("the shard goes on");
 }
 
+/// The claim of an owner that has committed nothing is lost with the backup, and the next one gets the same epoch.
+#[test]
+fn an_owner_whose_claim_is_lost_writes_nothing_in_the_epoch_of_the_next_one() {
+    let Some(mut ground) = Ground::start("an_owner_whose_claim_is_lost") else {
+        return;
+    };
+    let (mut first, opened) = owner_with_backup(&mut ground);
+    let mut lost = ground.store(0);
+    let lost_claim = lost.open().expect("it takes the shard");
+    ground.instance.restore(DATABASE).expect("there is a copy");
+    let mut next = ground.store(0);
+    let claim = next.open().expect("it takes the shard");
+    assert_eq!(
+        (claim.epoch, opened.epoch.0 + 1),
+        (lost_claim.epoch, claim.epoch.0)
+    );
+    let committed = lost.commit(&commit(lost_claim.epoch, 2));
+    assert!(
+        matches!(committed, Err(CommitError::Fenced { .. })),
+        "{committed:?}"
+    );
+    let taken = lost.take_back(lost_claim.epoch);
+    assert!(matches!(taken, Err(StoreError::Fenced { .. })), "{taken:?}");
+    let committed = first.commit(&commit(opened.epoch, 2));
+    assert!(
+        matches!(committed, Err(CommitError::Fenced { .. })),
+        "{committed:?}"
+    );
+    let committed = next.commit(&commit(claim.epoch, 2));
+    committed.expect("it owns the shard");
+}
+
 /// Behind a pooler a database is restored under connections that live on.
 #[test]
 fn rows_of_commits_that_the_log_has_lost_are_not_written() {
