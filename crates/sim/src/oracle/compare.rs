@@ -41,16 +41,22 @@ impl Oracle {
     /// Narrows every job with several possible states by its rows, then compares every changed job with them.
     pub(super) fn compare(&mut self, rows: &Rows) -> CheckResult {
         let mut waiting: Vec<JobKey> = self.touched.iter().copied().collect();
-        waiting.extend(self.jobs_open());
+        // What these have become decides about others, which are looked at only then.
+        let mut open = self.jobs_open();
         let mut round = 0;
-        while let Some(key) = waiting.pop() {
+        while let Some(key) = open.pop().or_else(|| waiting.pop()) {
             let was_open = self.jobs.get(&key).is_some_and(|job| !job.has_ended());
-            self.narrow(key, rows)?;
+            match self.narrow(key, rows) {
+                // What another open job has become may have ended this one.
+                Err(_) if !open.is_empty() => waiting.insert(0, key),
+                narrowed => narrowed?,
+            }
             let has_ended = self.jobs.get(&key).is_some_and(ModelJob::has_ended);
             if was_open && has_ended && self.live.contains(&key) {
                 self.apply_endings(&[key]);
                 let touched: Vec<JobKey> = self.touched.iter().copied().collect();
                 waiting.extend(touched);
+                open = self.jobs_open();
             }
             round += 1;
             assert!(round < 1_000_000, "narrowing ends");
