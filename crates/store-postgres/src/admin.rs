@@ -378,9 +378,10 @@ fn is_missing(code: &SqlState) -> bool {
     .contains(code)
 }
 
-/// Returns a text as a literal of SQL, whatever `standard_conforming_strings` says.
+/// Returns a text as a literal of SQL, whatever `standard_conforming_strings` says, also within dollar quotes.
 pub(crate) fn literal(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('\'', "''");
+    let escaped = escaped.replace('$', "\\x24");
     format!("E'{escaped}'")
 }
 

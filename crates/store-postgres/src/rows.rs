@@ -93,6 +93,7 @@ impl<B: Backend> Rows<B> {
                 self.tables = None;
                 return Err(fault);
             }
+            self.written = found.sequence;
             self.header = found;
         }
         Ok(self.tables.as_mut().expect("it was just made"))

@@ -191,7 +191,13 @@ impl Oracle {
             );
             let job = self.known_mut(dependency);
             job.end_hold(TokenEnd::Cancelled);
+            // One that may have failed in the same turn is not cancelled any more.
+            let failed = job.may.iter().copied();
+            let failed: Vec<_> = failed
+                .filter(|stand| stand.state == JobState::Failed)
+                .collect();
             job.moves_to(JobState::Cancelled);
+            job.may.extend(failed);
             self.is_over(dependency);
             suspects.extend(self.dependencies_in_graph(dependency));
             gone.push(dependency);

@@ -4,7 +4,7 @@ use ganger_shard::core::{StoreReport, StoreTask};
 use ganger_store::CommitError;
 use ganger_types::Now;
 
-use super::{CallOutcome, ShardProcess};
+use super::{CallOutcome, MomentRecord, ShardProcess};
 use crate::faulty_store::CommitOutcome;
 use crate::oracle::Restart;
 use crate::rng::Rng;
@@ -31,11 +31,11 @@ impl ShardProcess {
         self.core.report(report, self.planted.time(now));
         if has_failed {
             // Commands since the last commit are lost with the engine.
-            self.growing.clear();
+            let lost = std::mem::take(&mut self.growing);
+            self.share_with_lost(&lost);
         }
         if has_failed && !is_unknown {
-            let durable = self.core.durable_sequence();
-            self.sent.retain(|sent| sent.commit.sequence <= durable);
+            self.forget_lost_turns();
         }
         let mut came = self.collect();
         if is_loaded && self.core.engine().is_some() {
@@ -43,13 +43,34 @@ impl ShardProcess {
                 began: self.load_began,
                 served: self.planted.time(now),
             });
-            let durable = self.core.durable_sequence();
-            self.sent.retain(|sent| sent.commit.sequence <= durable);
+            self.forget_lost_turns();
         }
         if is_loaded {
             self.note_moment(now, false);
         }
         came
+    }
+
+    /// Forgets the turns that are not durable and never will be.
+    fn forget_lost_turns(&mut self) {
+        let durable = self.core.durable_sequence();
+        let kept = self
+            .sent
+            .partition_point(|sent| sent.commit.sequence <= durable);
+        for lost in self.sent.split_off(kept) {
+            self.share_with_lost(&lost.moments);
+        }
+    }
+
+    /// Lease requests that were tried in vain in a lost turn wait on, and jobs are shared out to them too.
+    fn share_with_lost(&mut self, lost: &[MomentRecord]) {
+        for (event, _) in lost.iter().flat_map(|moment| &moment.turned_to) {
+            if let TicketEvent::Try(op) = event
+                && self.waiting.contains_key(op)
+            {
+                self.shared_by.insert(*op);
+            }
+        }
     }
 
     /// Runs a search for finished jobs, if there is one, and reports it.
@@ -179,8 +200,7 @@ impl ShardProcess {
             self.store_tasks.rotate_left(place);
             self.work(CommitOutcome::Success);
         }
-        self.sent
-            .retain(|sent| sent.commit.sequence <= self.core.durable_sequence());
+        self.forget_lost_turns();
         all
     }
 
