@@ -31,10 +31,6 @@ struct Slot {
     bytes: u64,
 }
 
-/// Condition that the log has the record with the sequence `$1`.
-pub(crate) const HAS_RECORD: &str = "(EXISTS (SELECT 1 FROM {s}.log_0 WHERE seq = $1)
-    OR EXISTS (SELECT 1 FROM {s}.log_1 WHERE seq = $1) OR EXISTS (SELECT 1 FROM {s}.log_2 WHERE seq = $1))";
-
 /// Where the log of a shard ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
@@ -210,9 +206,17 @@ pub(crate) fn refusal(fence: Option<&Fence>, ours: &Ownership) -> Fault {
     }
 }
 
+/// Returns the condition that the log has the record with the sequence `$1`.
+pub(crate) fn has_record_sql(names: &Names) -> String {
+    let schema = &names.schema;
+    let in_slot = |slot| format!("EXISTS (SELECT 1 FROM {schema}.log_{slot} WHERE seq = $1)");
+    let slots: Vec<String> = (0..SLOTS).map(in_slot).collect();
+    format!("({})", slots.join(" OR "))
+}
+
 /// Whether a record is in the log.
 pub(crate) async fn has_record(wire: &Wire, names: &Names, sequence: u64) -> Result<bool, Fault> {
-    let sql = names.sql(&format!("SELECT {HAS_RECORD}"));
+    let sql = format!("SELECT {}", has_record_sql(names));
     let rows = wire
         .query_once(&sql, &[(&to_sql(sequence), Type::INT8)])
         .await?;

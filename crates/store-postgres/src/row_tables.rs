@@ -21,7 +21,7 @@ use crate::columns::{Column, Insert};
 use crate::fault::Fault;
 use crate::fence::{Fence, Ownership};
 use crate::header::Header;
-use crate::log::{self, HAS_RECORD};
+use crate::log;
 use crate::names::Names;
 use crate::plan::{Change, Counted, Places, Plan, Planner, parts_of, places_of, rewritten};
 use crate::record::in_rows;
@@ -425,7 +425,8 @@ impl Transaction<'_> {
             }
         };
         let sql = self.names.sql(&format!(
-            "UPDATE {{s}}.checkpoint SET sequence = $1, slot = $2, meta = $3 WHERE sequence = $4 AND {HAS_RECORD}"
+            "UPDATE {{s}}.checkpoint SET sequence = $1, slot = $2, meta = $3 WHERE sequence = $4 AND {}",
+            log::has_record_sql(self.names)
         ));
         let ready = wire
             .ready(&sql, &[Type::INT8, Type::INT4, Type::BYTEA, Type::INT8])

@@ -4,6 +4,8 @@
 //! and, if commits are replicated, a standby has it. A session lives on without its client, and what it was doing goes
 //! on. A server that crashes has everything that was in its WAL; a standby that takes its place has what it received.
 
+mod backup;
+
 use std::collections::BTreeMap;
 
 use ganger_store_postgres::ServerRun;
@@ -514,39 +516,6 @@ impl Servers {
         let server = &mut self.all[number];
         server.is_up = true;
         server.run.started_at_us += 1;
-    }
-
-    /// Takes a backup of a server.
-    pub(crate) fn back_up(&mut self, number: usize) {
-        let server = &mut self.all[number];
-        server.backup = Some(server.tables.copy());
-    }
-
-    /// Restores the backup of a server, which has a standby like it then; false if there is none. With `keeps_sessions` the
-    /// sessions without a transaction go on in the restored database, as it is behind a pooler.
-    pub(crate) fn restore(&mut self, number: usize, keeps_sessions: bool) -> bool {
-        let Some(tables) = self.all[number].backup.take() else {
-            return false;
-        };
-        let on_it = self.sessions.iter();
-        let ended = on_it.filter(|(_, session)| {
-            session.server == number && (!keeps_sessions || session.transaction.is_some())
-        });
-        let ended: Vec<u64> = ended.map(|(session, _)| *session).collect();
-        for session in ended {
-            self.terminate(session);
-        }
-        let server = &mut self.all[number];
-        server.run.database_oid += 1;
-        server.standby = server.standby.is_some().then(|| Standby {
-            tables: tables.copy(),
-            received: 0,
-            stalled_until: 0,
-        });
-        server.wal.clear();
-        let gone = std::mem::replace(&mut server.tables, tables);
-        self.replaced.push(gone);
-        true
     }
 
     /// Opens a shard again that was closed because it has lost commits; false if it is not closed.

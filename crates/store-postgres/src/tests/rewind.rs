@@ -17,15 +17,27 @@ fn lose_last_record(ground: &Ground, number: u32, sequence: u64) {
     ));
 }
 
-/// An owner without a thread that writes rows, whose first commit has its rows written and is in a backup.
-fn owner_with_backup(ground: &mut Ground) -> (PostgresStore, Opened) {
+/// A new shard with so many commits. Their rows are written when the test says so; until then the log alone has them.
+fn owner_by_hand(
+    ground: &mut Ground,
+    known: &Arc<KnownMark>,
+    commits: u64,
+) -> (PostgresStore, Opened) {
     let number = ground.add_shard();
     let mut settings = ground.settings();
     settings.limits.has_row_thread = false;
-    let mut owner = store(settings, number);
+    let mut owner = store(settings, number).with_known(known);
     let opened = owner.open().expect("it is new");
-    let committed = owner.commit(&commit(opened.epoch, 1));
-    committed.expect("it owns the shard");
+    for sequence in 1..=commits {
+        let committed = owner.commit(&commit(opened.epoch, sequence));
+        committed.expect("it owns the shard");
+    }
+    (owner, opened)
+}
+
+/// An owner whose first commit has its rows written and is in a backup.
+fn owner_with_backup(ground: &mut Ground) -> (PostgresStore, Opened) {
+    let (mut owner, opened) = owner_by_hand(ground, &Arc::default(), 1);
     owner.idle().expect("the rows are written");
     ground.instance.back_up(DATABASE).expect("there is none");
     (owner, opened)
@@ -85,15 +97,7 @@ fn lost_rows_are_missed_until_all_of_them_are_written_again() {
     let Some(mut ground) = Ground::start("lost_rows_are_missed_until_all") else {
         return;
     };
-    let number = ground.add_shard();
-    let mut settings = ground.settings();
-    settings.limits.has_row_thread = false;
-    let mut owner = store(settings, number);
-    let opened = owner.open().expect("it is new");
-    for sequence in 1..=3 {
-        let committed = owner.commit(&commit(opened.epoch, sequence));
-        committed.expect("it owns the shard");
-    }
+    let (mut owner, opened) = owner_by_hand(&mut ground, &Arc::default(), 3);
     ground.instance.back_up(DATABASE).expect("there is none");
     owner.idle().expect("the rows are written");
     ground.instance.restore(DATABASE).expect("there is a copy");
@@ -169,16 +173,9 @@ fn commits_that_a_claim_has_found_are_missed_if_they_get_lost() {
     let Some(mut ground) = Ground::start("commits_that_a_claim_has_found") else {
         return;
     };
-    let number = ground.add_shard();
-    // Only the log has the commits, so that one can be taken out of it.
-    let mut settings = ground.settings();
-    settings.limits.has_row_thread = false;
+    let number = 0;
     let known = Arc::new(KnownMark::default());
-    let mut owner = store(settings, number).with_known(&known);
-    let opened = owner.open().expect("it is new");
-    owner
-        .commit(&commit(opened.epoch, 1))
-        .expect("it is committed");
+    let (mut owner, opened) = owner_by_hand(&mut ground, &known, 1);
     // The second one is in the log, and its answer got lost.
     ground.sql(&format!(
         "INSERT INTO ganger_s_{number}.log_0 (seq, epoch, body)
@@ -209,17 +206,8 @@ fn a_shard_that_has_lost_commits_is_closed_until_that_is_accepted() {
     let Some(mut ground) = Ground::start("a_shard_that_has_lost_commits") else {
         return;
     };
-    let number = ground.add_shard();
-    // Only the log has the commits, so that one can be taken out of it.
-    let mut settings = ground.settings();
-    settings.limits.has_row_thread = false;
-    let mut by_hand = store(settings, number);
-    let opened = by_hand.open().expect("it is new");
-    for sequence in 1..=3 {
-        by_hand
-            .commit(&commit(opened.epoch, sequence))
-            .expect("it is committed");
-    }
+    let number = 0;
+    let (by_hand, opened) = owner_by_hand(&mut ground, &Arc::default(), 3);
     let known = KnownMark::default();
     known.learn(Mark {
         epoch: opened.epoch.0,
