@@ -3,6 +3,8 @@
 //! A submission whose jobs all belong to one shard is sent there unchanged. For several shards, jobs that exist
 //! already under client-chosen ids are found first and left out.
 
+mod decision;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -12,8 +14,8 @@ use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
 
-use crate::reach::ShardClient;
-use crate::{Address, REACH_WITHIN, RouteError, Router};
+use crate::{Address, RouteError, Router};
+use decision::UndecidedSubmission;
 
 /// Maximum number of attempts when a shard loses its reservation by a restart, or stops to move to another node.
 const ATTEMPTS_MAX: u32 = 3;
@@ -277,90 +279,40 @@ impl Router {
         let numbers: ReservedIds = try_join_all(reserved).await?.into_iter().collect();
         let jobs = rest.answer(&numbers);
         let ShardParts { graph, parts, .. } = rest.split(&numbers);
-        let decide = |is_committed| Decide {
-            namespace: namespace.clone(),
+        let abort = Decide {
+            namespace,
             graph: graph.clone(),
-            is_committed,
+            is_committed: false,
+        };
+        let commit = Decide {
+            is_committed: true,
+            ..abort.clone()
         };
         let mut parts = parts.into_iter();
         let (decider, first) = parts.next().expect("a submission has a decider");
-        let decider = self.reach(&decider)?;
-        // The decider's part is durable before any other, so that a part that asks finds it.
-        decider.prepare(first).await?;
-        let others =
-            parts.map(|(shard, part)| async move { self.reach(&shard)?.prepare(part).await });
-        if let Err(error) = try_join_all(others).await {
-            // If this request does not arrive, the decider aborts by itself after a timeout.
-            if let Err(untold) = self.decide(&decider, decide(false)).await {
-                tracing::warn!(%graph, error = %untold, "the decider could not be notified that a submission failed");
-            }
+        let client = self.reach(&decider)?;
+        let mut undecided = UndecidedSubmission {
+            router: self,
+            decider: &decider,
+            abort: Some(abort),
+        };
+        let prepared = async {
+            // The decider's part is durable before any other, so that a part that asks finds it.
+            client.prepare(first).await?;
+            let others =
+                parts.map(|(shard, part)| async move { self.reach(&shard)?.prepare(part).await });
+            try_join_all(others).await
+        };
+        if let Err(error) = prepared.await {
+            undecided.abort().await;
             return Err(error);
         }
-        self.decide_for(decider.shard(), decide(true)).await?;
+        self.decide_for(&decider, commit).await?;
+        undecided.abort = None;
         Ok(Submitted {
             jobs,
             graph: Some(graph),
             repeat: false,
         })
-    }
-
-    /// Asks the decider to commit the submission. Without a reply it is asked again for a while: a decision is made
-    /// once and stays.
-    async fn decide_for(&self, decider: &ShardId, decide: Decide) -> Result<(), RouteError> {
-        let until = Instant::now() + REACH_WITHIN;
-        let mut pause = BUSY_PAUSE;
-        let mut unknown = None;
-        loop {
-            // In a cluster, another node may serve it by now.
-            let answer = match self.reach(decider) {
-                Ok(client) => self.decide(&client, decide.clone()).await,
-                Err(error) => Err(error),
-            };
-            let error = match answer.map_err(|error| error.after_a_change(decider)) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_unknown = matches!(error, RouteError::OutcomeUnknown { .. });
-            // Neither is an answer of the decider.
-            let is_away = matches!(
-                error,
-                RouteError::Unreachable { .. } | RouteError::Unknown { .. }
-            );
-            if is_unknown || (is_away && unknown.is_some()) {
-                unknown.get_or_insert(error);
-            } else if is_away && self.is_between_nodes(&error) && Instant::now() + pause <= until {
-                // It was not asked yet.
-            } else {
-                // The decider's reply is final, also about a decision that it made earlier without a reply.
-                return Err(error);
-            }
-            if Instant::now() + pause > until {
-                return unknown.map_or(Ok(()), Err);
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(BUSY_PAUSE_MAX);
-        }
-    }
-
-    /// Asks a shard to decide. If the shard is in this process, the other shards know the decision when this returns,
-    /// as far as they respond, so clients find the ids there.
-    pub(crate) async fn decide(
-        &self,
-        decider: &ShardClient,
-        decide: Decide,
-    ) -> Result<(), RouteError> {
-        decider.decide(decide).await?;
-        // The decision stays, whatever happens next.
-        if let ShardClient::Here(handle) = decider
-            && let Ok(peers) = self.peers(handle).await
-        {
-            let to: Vec<ShardId> = peers
-                .into_iter()
-                .filter(|(view, _)| view.waiting > 0)
-                .map(|(view, _)| view.record.shard)
-                .collect();
-            self.deliver_now(handle, &to).await;
-        }
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one binary, because every further binary would link all crates again.
 
+mod abandoned;
 mod abuse;
 mod alerts;
 #[cfg(feature = "dashboard")]

@@ -62,7 +62,7 @@ pub(crate) async fn pair(common: Config) -> [Running; 2] {
     [start_server(one).await, start_server(two).await]
 }
 
-async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
+pub(crate) async fn open(addr: SocketAddr, line: &str, headers: &str, body: &str) -> TcpStream {
     let length = body.len();
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let request = format!(
