@@ -13,13 +13,13 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use axum::body::Body;
 use ganger_access::{Outcome, Record};
-use http::Request;
+use http::{HeaderValue, Request, Version, header};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -74,6 +74,7 @@ pub(crate) struct HttpPort {
     pub(crate) scheduler: Scheduler,
     pub(crate) counters: Arc<Counters>,
     pub(crate) stopping: CancellationToken,
+    pub(crate) stop_requested: Arc<AtomicBool>,
     pub(crate) stop_timeout: Duration,
 }
 
@@ -99,6 +100,7 @@ pub(crate) fn serve(port: HttpPort) -> io::Result<JoinHandle<()>> {
         limits: port.limits,
         counters: port.counters,
         stopping: port.stopping,
+        stop_requested: port.stop_requested,
     };
     let (done, is_done) = oneshot::channel();
     thread::Builder::new()
@@ -131,6 +133,8 @@ struct ListenerContext {
     limits: Limits,
     counters: Arc<Counters>,
     stopping: CancellationToken,
+    /// Whether the server was asked to stop: then each HTTP/1 connection ends with its next response.
+    stop_requested: Arc<AtomicBool>,
 }
 
 /// An accepted connection, counted in the limits until it is dropped.
@@ -275,13 +279,22 @@ impl ListenerContext {
                 return;
             }
         };
-        let handler = self.handler;
+        let (handler, stop_requested) = (self.handler, self.stop_requested);
         let line = ConnectionInfo::new(from, certificate);
         let service = service_fn(move |request: Request<Incoming>| {
             let (handler, line) = (handler.clone(), line.clone());
+            let stop_requested = Arc::clone(&stop_requested);
             let request = request.map(Body::new);
-            // Boxed when it starts: until then a request holds only its head.
-            async move { Ok::<_, Infallible>(Box::pin(handler.answer(request, line)).await) }
+            let is_http1 = request.version() < Version::HTTP_2;
+            async move {
+                // Boxed when it starts: until then a request holds only its head.
+                let mut response = Box::pin(handler.answer(request, line)).await;
+                if is_http1 && stop_requested.load(Ordering::Relaxed) {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(header::CONNECTION, close);
+                }
+                Ok::<_, Infallible>(response)
+            }
         });
         let stream = TimeoutStream::new(
             stream,

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ganger_access::{Budget, Identity, StreamLimit};
@@ -42,6 +42,7 @@ pub struct Running {
     addr: SocketAddr,
     shards: ShardSet,
     stopping: CancellationToken,
+    stop_requested: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     workers: TaskTracker,
     stop_timeout: Duration,
@@ -86,6 +87,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         config,
         security,
         stopping: CancellationToken::new(),
+        stop_requested: Arc::default(),
         counters: Arc::default(),
         workers: TaskTracker::new(),
     });
@@ -115,6 +117,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
     )?);
     let dispatcher = Arc::new(dispatcher);
     let (security, stopping) = (Arc::clone(&common.security), common.stopping.clone());
+    let stop_requested = Arc::clone(&common.stop_requested);
     let listening = stopping.clone().drop_guard();
     let (workers, stop_timeout) = (common.workers.clone(), common.config.stop_timeout);
     let alerts_every = common.config.alerts_every;
@@ -143,6 +146,7 @@ pub async fn start(mut config: Config) -> Result<Running, StartError> {
         addr,
         shards,
         stopping,
+        stop_requested,
         draining,
         workers,
         stop_timeout,
@@ -163,6 +167,8 @@ pub(crate) struct ServerContext {
     pub(crate) config: Config,
     pub(crate) security: Arc<Security>,
     pub(crate) stopping: CancellationToken,
+    /// Whether the server was asked to stop, which is before `stopping`.
+    stop_requested: Arc<AtomicBool>,
     counters: Arc<Counters>,
     /// Memory budget of all requests in progress.
     pub(crate) budget: Budget,
@@ -205,6 +211,7 @@ impl ServerContext {
             scheduler: self.scheduler.clone(),
             counters: Arc::clone(&self.counters),
             stopping: self.stopping.clone(),
+            stop_requested: Arc::clone(&self.stop_requested),
             stop_timeout: self.config.stop_timeout,
         });
         let served = served.map_err(|error| StartError::System {
@@ -279,9 +286,11 @@ impl Running {
     }
 
     /// Stops the server. A node of a cluster first hands its shards over to other nodes. Then workers get no new jobs
-    /// and report those that they hold; other requests are served meanwhile, and idle workers cause no delay. Then long polls and streams end, requests in flight are answered,
-    /// and the store is closed. Each of the two phases takes at most the stop timeout.
+    /// and report those that they hold; other requests are served meanwhile, and idle workers cause no delay. Then long
+    /// polls and streams end, requests in flight are answered, and the store is closed. Each of the two phases takes at most the stop timeout. Meanwhile every HTTP/1 response
+    /// closes its connection, so that clients send nothing on one that is about to end.
     pub async fn stop(self) {
+        self.stop_requested.store(true, Ordering::Relaxed);
         #[cfg(feature = "postgres")]
         if let Some(node) = &self.node {
             node.hand_over_all().await;

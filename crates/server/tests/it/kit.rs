@@ -150,6 +150,11 @@ pub fn write(path: &Path, text: &str) {
 pub async fn response_head(addr: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.expect("it listens");
     let _ = stream.write_all(request).await;
+    read_head(&mut stream).await
+}
+
+/// Reads a response until its head has come; returns what was read.
+pub async fn read_head(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     let mut piece = [0; 4096];
     while let Ok(count) = stream.read(&mut piece).await {

@@ -13,6 +13,8 @@ use ganger_proto::v1::insight_client::InsightClient;
 use ganger_proto::v1::jobs_client::JobsClient;
 use ganger_proto::v1::leases_client::LeasesClient;
 use ganger_server::{Config, Running, start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Streaming};
@@ -21,7 +23,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 
-use crate::kit::{WithMetadata, config};
+use crate::kit::{WithMetadata, config, read_head};
 use crate::shards::{jobs_client, pair};
 
 /// Timeout of every wait, so that a failing test does not hang.
@@ -259,6 +261,39 @@ async fn a_leased_job_is_reported_and_new_jobs_are_accepted_while_the_server_sto
         .expect("it still takes reports");
     within_timeout("the stop", stop).await.expect("no panic");
     assert_ne!(leased, late);
+}
+
+#[tokio::test]
+async fn http_connections_end_with_their_next_response_while_the_server_stops() {
+    let running = start_server().await;
+    let client = client(&running).await;
+    client.enqueue(NewJob::new("k")).await.expect("accepted");
+    let mut worker = open_stream(&client, 1);
+    let reporter = worker.reporter();
+    let job = next_delivery(&mut worker).await;
+    let mut kept = TcpStream::connect(running.addr()).await.expect("listens");
+    let request = format!(
+        "GET /api/v1/server HTTP/1.1\r\nHost: {}\r\n\r\n",
+        running.addr()
+    );
+    let request = request.as_bytes();
+    kept.write_all(request).await.expect("sent");
+    let before = read_head(&mut kept).await;
+    assert!(!before.contains("connection: close"), "{before}");
+
+    let stop = tokio::spawn(running.stop());
+    while within_timeout("the announcement", worker.next()).await != Some(WorkEvent::Draining) {}
+    kept.write_all(request).await.expect("sent");
+    let mut last = Vec::new();
+    let ended = within_timeout("the end", kept.read_to_end(&mut last)).await;
+    ended.expect("it ends in order");
+    let last = String::from_utf8_lossy(&last);
+    assert!(last.contains("HTTP/1.1 200"), "{last}");
+    assert!(last.contains("connection: close"), "{last}");
+    assert!(!stop.is_finished(), "the worker still holds a job");
+    let taken = reporter.complete(&job.lease, None).await;
+    taken.expect("it still takes reports");
+    within_timeout("the stop", stop).await.expect("no panic");
 }
 
 #[tokio::test]
