@@ -19,8 +19,10 @@ use crate::http::{Client, RequestError, Response};
 const NO_JOB_MAX: Duration = Duration::from_secs(20);
 /// Longest wait for a response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval at which the load balancer asks each node whether it is ready.
+/// Pause after which the load balancer asks a node again whether it is ready.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
+/// Longest wait for the answer to that.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two graphs.
 const GRAPH_EVERY: Duration = Duration::from_millis(10);
 
@@ -86,7 +88,9 @@ pub fn run<T>(
     let balancer = Balancer::new(nodes);
     let user = || User::new(&balancer);
     let (acted, enqueued, completed, answers) = thread::scope(|scope| {
-        let checks = scope.spawn(|| balancer.check());
+        for (address, is_ready) in &balancer.nodes {
+            scope.spawn(|| balancer.check(*address, is_ready));
+        }
         let producers: Vec<_> = plan.producers.iter().enumerate().collect();
         let producers = producers.into_iter().map(|(number, shards)| {
             let user = user();
@@ -113,7 +117,6 @@ pub fn run<T>(
             .into_iter()
             .flat_map(|it| it.join().expect("no panic"));
         let completed: Vec<String> = completed.collect();
-        checks.join().expect("no panic");
         (acted, enqueued, completed, answers)
     });
     let observed = Observed {
@@ -166,15 +169,13 @@ impl Balancer {
         wait_for("more requests", || Ok((count() >= enough).then_some(())))
     }
 
-    /// Asks the nodes whether they are ready, until the load ends.
-    fn check(&self) {
+    /// Asks a node whether it is ready, until the load ends.
+    fn check(&self, node: SocketAddr, is_ready: &AtomicBool) {
         while !self.is_over.load(Ordering::Relaxed) {
-            for (address, is_ready) in &self.nodes {
-                let mut client = Client::new(*address, RESPONSE_TIMEOUT);
-                let asked = client.request("GET", "/readyz", &Value::Null);
-                let answer = asked.is_ok_and(|response| response.status == 200);
-                is_ready.store(answer, Ordering::Relaxed);
-            }
+            let mut client = Client::new(node, CHECK_TIMEOUT);
+            let asked = client.request("GET", "/readyz", &Value::Null);
+            let answer = asked.is_ok_and(|response| response.status == 200);
+            is_ready.store(answer, Ordering::Relaxed);
             thread::sleep(CHECK_EVERY);
         }
     }
@@ -196,7 +197,8 @@ impl Balancer {
         self.completed.load(Ordering::Relaxed) >= self.enqueued.load(Ordering::Relaxed)
     }
 
-    fn note(&self, failure: String) {
+    fn note(&self, failure: &str) {
+        let failure = format!("{:?}: {failure}", self.now());
         self.failures.lock().expect("no panic").push(failure);
     }
 }
@@ -226,17 +228,20 @@ impl<'a> User<'a> {
             let node = self.balancer.pick();
             let made = || Client::new(node, RESPONSE_TIMEOUT);
             let client = self.connections.entry(node).or_insert_with(made);
+            let begun = Instant::now();
             match client.request("POST", path, body) {
                 Ok(response) if (200..300).contains(&response.status) => return Some(response),
                 Ok(response) => {
                     let answer = response.to_text();
-                    self.balancer.note(format!("{node}{path}: {answer}"));
+                    let path = format!("{node}{path} after {:?}", begun.elapsed());
+                    self.balancer.note(&format!("{path}: {answer}"));
                     return None;
                 }
                 // No load balancer passes that on to its client.
                 Err(RequestError::NotSent(_)) => {}
                 Err(error) => {
-                    self.balancer.note(format!("{node}{path}: {error:?}"));
+                    let path = format!("{node}{path} after {:?}", begun.elapsed());
+                    self.balancer.note(&format!("{path}: {error:?}"));
                     return None;
                 }
             }
@@ -302,7 +307,7 @@ impl<'a> User<'a> {
                 // A grant that nobody got is released, and has used a number: attempts do not tell.
                 if !handed_out.insert(job["id"].to_string()) {
                     let again = format!("a job was handed out twice: {job}");
-                    self.balancer.note(again);
+                    self.balancer.note(&again);
                 }
                 let report = json!({"job": job["id"], "token": job["token"], "result": 1});
                 let path = format!("/api/v1/leases/complete?shard={shard}");
