@@ -68,18 +68,26 @@ impl Oracle {
         };
         let name = (cmd.namespace.clone(), request.clone());
         let earlier = self.requests.get(&name).cloned().unwrap_or_default();
-        let lives = |token: &LeaseToken| {
-            let job = self.tokens.get(token).and_then(|key| self.jobs.get(key));
-            job.is_some_and(|job| job.hold.as_ref().is_some_and(|hold| hold.token == *token))
+        let held = |token: &LeaseToken| {
+            let job = self.tokens.get(token).and_then(|key| self.jobs.get(key))?;
+            let is_held = job.hold.as_ref().is_some_and(|hold| hold.token == *token);
+            is_held.then_some(job)
         };
-        let living: BTreeSet<LeaseToken> = earlier.into_iter().filter(lives).collect();
-        if living.is_empty() {
-            return Ok(false);
-        }
+        let living: BTreeSet<LeaseToken> = earlier
+            .into_iter()
+            .filter(|it| held(it).is_some())
+            .collect();
+        // One that may have run out need not be given again.
+        let is_certain = |token: &&LeaseToken| held(token).is_some_and(ModelJob::is_certain);
+        let certain = living.iter().filter(is_certain).copied().collect();
         let given: BTreeSet<LeaseToken> = grants.iter().map(|grant| grant.token).collect();
-        if given == living {
+        let is_repeat = given.is_subset(&living) && given.is_superset(&certain);
+        if is_repeat && !given.is_empty() {
             self.goals.reach("lease-request-repeated");
             return Ok(true);
+        }
+        if certain.is_empty() && given.is_disjoint(&living) {
+            return Ok(false);
         }
         let what = format!("a repeated lease request got {given:?} instead of {living:?}");
         Err(self.wrong("L11", what, Vec::new()))
