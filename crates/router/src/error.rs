@@ -107,6 +107,14 @@ impl RouteError {
         self.is("unavailable") || matches!(self, Self::Call(CallError::Unavailable { .. }))
     }
 
+    /// Converts the error of a submission that is not decided yet: of a shard that did not reply, nothing stays.
+    pub(crate) fn before_the_decision(self) -> Self {
+        match self {
+            Self::OutcomeUnknown { shard, reason } => Self::Unreachable { shard, reason },
+            error => error,
+        }
+    }
+
     /// Converts the error of a change: a shard that did not reply may have made the change.
     pub(crate) fn after_a_change(self, shard: &ShardId) -> Self {
         if self.is_unavailable() {

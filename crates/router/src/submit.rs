@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use ganger_engine::{Remainder, ReservedIds, ShardParts, ShardedSubmission};
-use ganger_types::command::Decide;
 use ganger_types::{Graph, JobRef, PartRecord, Rejection, ShardId, Timestamp};
 use tokio::time::Instant;
 
@@ -63,6 +62,14 @@ impl Busy {
         self.next = (self.next * 3 / 2).min(BUSY_PAUSE_MAX);
         true
     }
+}
+
+/// A submission over several shards before its decision.
+enum Prepared<'a> {
+    /// Nothing is left to decide: all of its jobs exist.
+    Exists(Submitted),
+    /// Every shard has its part; with the result once it is committed.
+    Undecided(UndecidedSubmission<'a>, Submitted),
 }
 
 impl Router {
@@ -176,20 +183,32 @@ impl Router {
     }
 
     async fn submit_to_many(&self, spread: &ShardedSubmission) -> Result<Submitted, RouteError> {
+        let prepared = self.prepare(spread).await;
+        match prepared.map_err(RouteError::before_the_decision)? {
+            Prepared::Exists(submitted) => Ok(submitted),
+            Prepared::Undecided(undecided, submitted) => {
+                undecided.commit().await?;
+                Ok(submitted)
+            }
+        }
+    }
+
+    /// Prepares the parts of a submission on their shards, unless all of it exists already.
+    async fn prepare(&self, spread: &ShardedSubmission) -> Result<Prepared<'_>, RouteError> {
         if let Some(earlier) = self.earlier(spread).await? {
-            return Ok(earlier);
+            return Ok(Prepared::Exists(earlier));
         }
         let existed = self.find_given(spread).await?;
         let rest = spread.clone().without(&existed);
         if rest.spread().jobs.is_empty() {
-            return Ok(Submitted {
+            return Ok(Prepared::Exists(Submitted {
                 jobs: rest.answer(&ReservedIds::new()),
                 graph: None,
                 repeat: false,
-            });
+            }));
         }
         self.check_outside(rest.spread(), None).await?;
-        self.submit_once(rest).await
+        self.prepare_rest(rest).await
     }
 
     /// Returns the result of an earlier submission under the same key.
@@ -269,7 +288,8 @@ impl Router {
         Ok(())
     }
 
-    async fn submit_once(&self, rest: Remainder) -> Result<Submitted, RouteError> {
+    /// Prepares the jobs of a submission that do not exist yet.
+    async fn prepare_rest(&self, rest: Remainder) -> Result<Prepared<'_>, RouteError> {
         let namespace = rest.spread().namespace.clone();
         let counts = rest.spread().counts();
         let reserved = counts.iter().map(|(shard, jobs)| async move {
@@ -279,23 +299,10 @@ impl Router {
         let numbers: ReservedIds = try_join_all(reserved).await?.into_iter().collect();
         let jobs = rest.answer(&numbers);
         let ShardParts { graph, parts, .. } = rest.split(&numbers);
-        let abort = Decide {
-            namespace,
-            graph: graph.clone(),
-            is_committed: false,
-        };
-        let commit = Decide {
-            is_committed: true,
-            ..abort.clone()
-        };
         let mut parts = parts.into_iter();
         let (decider, first) = parts.next().expect("a submission has a decider");
         let client = self.reach(&decider)?;
-        let mut undecided = UndecidedSubmission {
-            router: self,
-            decider: &decider,
-            abort: Some(abort),
-        };
+        let mut undecided = UndecidedSubmission::new(self, decider, namespace, graph.clone());
         let prepared = async {
             // The decider's part is durable before any other, so that a part that asks finds it.
             client.prepare(first).await?;
@@ -307,12 +314,11 @@ impl Router {
             undecided.abort().await;
             return Err(error);
         }
-        self.decide_for(&decider, commit).await?;
-        undecided.abort = None;
-        Ok(Submitted {
+        let submitted = Submitted {
             jobs,
             graph: Some(graph),
             repeat: false,
-        })
+        };
+        Ok(Prepared::Undecided(undecided, submitted))
     }
 }

@@ -5,8 +5,7 @@
 use ganger_access::Identity;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -31,8 +30,7 @@ struct Server {
     handle: Handle,
     listener: JoinHandle<()>,
     ending: oneshot::Sender<()>,
-    /// Number of replies to changes that will be lost.
-    losses: Arc<AtomicU32>,
+    losses: Losses,
 }
 
 fn shard(name: &str) -> ShardId {
@@ -67,7 +65,7 @@ async fn start_with(
     at: SocketAddr,
     clock: Arc<dyn Clock>,
 ) -> Server {
-    let losses = Arc::new(AtomicU32::new(0));
+    let losses = Losses::default();
     let settings = Settings {
         shard: shard(name),
         ..Settings::default()
@@ -81,7 +79,7 @@ async fn start_with(
     // Identifies the caller, as the port handler of a server does.
     let lossy_service = LossyService {
         inner: router.service(),
-        left: Arc::clone(&losses),
+        losses: Arc::clone(&losses),
     };
     let service = InterceptedService::new(lossy_service, |mut request: tonic::Request<()>| {
         request.extensions_mut().insert(Identity::unchecked());
@@ -111,11 +109,14 @@ async fn start_with(
     }
 }
 
-/// Service that loses replies to decisions and to whole submissions, after these have taken effect.
+/// The calls whose next reply is lost, by method; a method stands once for each reply.
+type Losses = Arc<Mutex<Vec<&'static str>>>;
+
+/// Service that loses replies to calls after these have taken effect.
 #[derive(Clone)]
 struct LossyService<S> {
     inner: S,
-    left: Arc<AtomicU32>,
+    losses: Losses,
 }
 
 impl<S: NamedService> NamedService for LossyService<S> {
@@ -141,13 +142,15 @@ where
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let path = request.uri().path();
-        let is_change = path.ends_with("/Decide") || path.ends_with("/Enqueue");
-        let left = Arc::clone(&self.left);
+        let mut losses = self.losses.lock().unwrap();
+        let lost = losses
+            .iter()
+            .position(|method| path.rsplit('/').next() == Some(method));
+        let is_lost = lost.map(|place| losses.swap_remove(place)).is_some();
+        drop(losses);
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;
-            let less = |left: u32| left.checked_sub(1);
-            let is_lost = is_change && left.fetch_update(SeqCst, SeqCst, less).is_ok();
             Ok(if is_lost {
                 tonic::Status::unavailable("the connection broke").into_http()
             } else {
@@ -529,7 +532,7 @@ async fn rel_p1_submissions_of_one_id_through_several_servers_make_one_job() {
         "{refused}"
     );
     // After a lost reply, repeating the submission finds the job.
-    two.losses.store(1, SeqCst);
+    two.losses.lock().unwrap().push("Enqueue");
     let lost = one
         .router
         .submit(submission_with_id("y", "[1]"), false, None)
@@ -565,10 +568,33 @@ async fn a_decision_whose_reply_is_lost_is_requested_again() {
     spread.jobs.rotate_left(1);
     spread.jobs[1].1.inputs.clear();
     assert_eq!(spread.decider(), Some(&shard("2")));
-    two.losses.store(2, SeqCst);
+    two.losses.lock().unwrap().extend(["Decide"; 2]);
     let jobs = names(one.router.submit(spread, true, None).await.unwrap().jobs);
     assert_eq!(two.state(&jobs[0]).await, Some(JobState::Ready));
-    assert_eq!(two.losses.load(SeqCst), 0);
+    assert!(two.losses.lock().unwrap().is_empty());
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_lost_reply_before_the_decision_nothing_of_the_submission_stays() {
+    let (topology, at) = topology(&["1", "2"]).await;
+    let stores = [MemoryStore::new(), MemoryStore::new()];
+    let one = start("1", &stores[0], &topology, at[&shard("1")]).await;
+    let two = start("2", &stores[1], &topology, at[&shard("2")]).await;
+    let mut spread = sharded_submission(None);
+    for (number, (_, job)) in spread.jobs.iter_mut().enumerate() {
+        job.id = Some(JobId::new(format!("job-{number}")).unwrap());
+    }
+    for method in ["Reserve", "Prepare"] {
+        two.losses.lock().unwrap().push(method);
+        let lost = one.router.submit(spread.clone(), true, None).await;
+        let lost = lost.unwrap_err();
+        assert!(matches!(lost, RouteError::Unreachable { .. }), "{lost}");
+    }
+    let submitted = one.router.submit(spread, true, None).await.unwrap();
+    let is_new = submitted.jobs.iter().all(|(_, existed)| !existed);
+    assert!(is_new, "{submitted:?}");
     one.stop().await;
     two.stop().await;
 }

@@ -1,8 +1,8 @@
 //! The decision about a submission over several shards: the decider commits it, or aborts it if not every shard has its
 //! part (`rel G8`).
 
-use ganger_types::ShardId;
 use ganger_types::command::Decide;
+use ganger_types::{Graph, Namespace, ShardId};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -13,16 +13,48 @@ use crate::{REACH_WITHIN, RouteError, Router};
 /// A submission whose parts are being prepared. Aborts it when dropped, as it is when its client goes away, so that its
 /// job ids are free for a repeat. The decider aborts it by itself after a timeout if it cannot be told.
 pub(super) struct UndecidedSubmission<'a> {
-    pub(super) router: &'a Router,
-    pub(super) decider: &'a ShardId,
+    router: &'a Router,
+    decider: ShardId,
     /// The request that aborts it; `None` once it is decided.
-    pub(super) abort: Option<Decide>,
+    abort: Option<Decide>,
 }
 
-impl UndecidedSubmission<'_> {
+impl<'a> UndecidedSubmission<'a> {
+    /// Creates a submission that this shard decides.
+    pub(super) fn new(
+        router: &'a Router,
+        decider: ShardId,
+        namespace: Namespace,
+        graph: Graph,
+    ) -> Self {
+        let abort = Some(Decide {
+            namespace,
+            graph,
+            is_committed: false,
+        });
+        Self {
+            router,
+            decider,
+            abort,
+        }
+    }
+
+    /// Commits it: every shard has its part.
+    pub(super) async fn commit(mut self) -> Result<(), RouteError> {
+        if let Some(abort) = &self.abort {
+            let commit = Decide {
+                is_committed: true,
+                ..abort.clone()
+            };
+            self.router.decide_for(&self.decider, commit).await?;
+        }
+        self.abort = None;
+        Ok(())
+    }
+
     /// Aborts it. A decider that gives no answer is asked again in the background.
     pub(super) async fn abort(&mut self) {
-        if let (Some(abort), Ok(client)) = (&self.abort, self.router.reach(self.decider))
+        if let (Some(abort), Ok(client)) = (&self.abort, self.router.reach(&self.decider))
             && self.router.decide(&client, abort.clone()).await.is_ok()
         {
             self.abort = None;
