@@ -23,8 +23,9 @@ use crate::turn::Turn;
 
 /// Time for which an idempotency key is kept, as for other submissions.
 const IDEMPOTENCY_KEY_FOR: Duration = Duration::from_secs(86_400);
-/// Time after which the decider aborts a submission.
-const UNDECIDED_FOR: Duration = Duration::from_secs(120);
+/// Time after which the decider aborts a submission whose submitter has died. Its other parts have to be durable within
+/// that, and until then nobody else can use its job ids.
+const UNDECIDED_FOR: Duration = Duration::from_secs(30);
 /// Interval at which a shard with an undecided part asks the decider.
 const ASK_EVERY: Duration = Duration::from_secs(30);
 const ASK_EVERY_MAX: Duration = Duration::from_secs(300);
