@@ -12,12 +12,24 @@ use crate::http::{Client, RequestError, Response};
 #[derive(Debug)]
 pub struct Api {
     client: Client,
+    /// The shard of all calls; `None`: that of the server.
+    shard: Option<String>,
 }
 
 impl Api {
     /// Creates a client of the API over an HTTP client.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            shard: None,
+        }
+    }
+
+    /// Sends every request to this shard.
+    #[must_use]
+    pub fn of_shard(mut self, shard: &str) -> Self {
+        self.shard = Some(shard.to_owned());
+        self
     }
 
     /// Sends any request and returns its answer.
@@ -27,8 +39,11 @@ impl Api {
         path: &str,
         body: &Value,
     ) -> Result<Response, RequestError> {
+        let mark = if path.contains('?') { '&' } else { '?' };
+        let shard = self.shard.as_ref();
+        let shard = shard.map_or(String::new(), |shard| format!("{mark}shard={shard}"));
         self.client
-            .request(method, &format!("/api/v1/{path}"), body)
+            .request(method, &format!("/api/v1/{path}{shard}"), body)
     }
 
     /// Sends a request that must succeed; returns the body.
@@ -186,6 +201,18 @@ fn outcome_of(answer: Result<Response, RequestError>) -> Outcome {
     }
 }
 
+/// Returns the values of a leased job's inputs.
+fn inputs_of(job: &Value) -> Vec<String> {
+    let inputs = job["inputs"].as_array();
+    let values = inputs.into_iter().flatten().map(|input| &input["value"]);
+    let texts = values.map(|value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    });
+    texts.collect()
+}
+
 fn leases_of(body: &Value) -> Outcome {
     let jobs = body["jobs"].as_array().cloned().unwrap_or_default();
     let leases = jobs.iter().map(|job| {
@@ -193,6 +220,7 @@ fn leases_of(body: &Value) -> Outcome {
             job: job["id"].as_str()?.to_owned(),
             attempt: number(&job["attempt"]).ok()?,
             token: job["token"].as_str()?.to_owned(),
+            inputs: inputs_of(job),
         })
     });
     leases

@@ -1,7 +1,8 @@
 //! Faults of every kind in a cluster under load, and a check of what its clients observed.
 //!
-//! Three nodes serve the jobs of one load over a PostgreSQL with standbys. In each round a fault hits one part at one
-//! moment, ends again, and every node must serve; or two faults hit two parts. At the end all jobs must have ended, and their history must be possible.
+//! Three nodes serve the jobs and the graphs of one load over a PostgreSQL with standbys. In each round a fault hits one
+//! part at one moment, ends again, and every node must serve; or two faults hit two parts. At the end all jobs must have
+//! ended, and their history must be possible.
 
 mod case;
 mod fault;
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 pub use self::case::{Case, Fault, FormerPrimary, Moment, Second, Target, all_cases, pairs};
-use self::topology::{Databases, LEASE, Topology, node_name};
+use self::topology::{Databases, LEASE, SHARDS, Topology, node_name};
 use crate::checker::Counts;
 use crate::history::{Elapsed, Exchange, Operation, Outcome, longest_gap};
 use crate::load::{Load, Plan};
@@ -110,6 +111,7 @@ fn run_rounds(
             first_producer: part * 2,
             producers: 2,
             workers: 3,
+            graph_shards: SHARDS,
             backlog_max: 60,
             every: Duration::ZERO,
         };
@@ -145,9 +147,10 @@ fn run_round(
     })
 }
 
-/// Waits until the load goes on, and every node is ready and reads the shard of the load.
+/// Waits until the load goes on, and every node is ready and reads all shards.
 pub(crate) fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Result<()> {
     let (begun, completed) = (Instant::now(), load.completed());
+    let of_graphs = load.completed_of_graphs();
     loop {
         let mut waits_for = None;
         for (number, node) in topology.nodes.iter_mut().enumerate() {
@@ -158,10 +161,11 @@ pub(crate) fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Resu
                     tail(&node.setup.log_text())
                 );
             }
-            for path in ["/readyz", "/api/v1/jobs?limit=1&shard=1"] {
+            let lists = (1..=SHARDS).map(|shard| format!("/api/v1/jobs?limit=1&shard={shard}"));
+            for path in lists.chain(["/readyz".to_owned()]) {
                 let answer = crate::http::Client::new(node.setup.address, PATIENCE).request(
                     "GET",
-                    path,
+                    &path,
                     &serde_json::Value::Null,
                 );
                 if !matches!(&answer, Ok(answer) if answer.status == 200) {
@@ -169,12 +173,18 @@ pub(crate) fn wait_until_all_serve(topology: &mut Topology, load: &Load) -> Resu
                 }
             }
         }
-        let has_gone_on = load.completed() >= completed + COMPLETIONS;
-        if waits_for.is_none() && has_gone_on {
-            return Ok(());
+        if waits_for.is_none() && load.completed() < completed + COMPLETIONS {
+            waits_for = Some("the load does not go on".to_owned());
         }
+        // Graphs over shards go on only if the shards' messages reach each other.
+        let more = of_graphs.map(|completed| completed + COMPLETIONS);
+        if waits_for.is_none() && load.completed_of_graphs() < more {
+            waits_for = Some("graphs do not go on".to_owned());
+        }
+        let Some(what) = waits_for else {
+            return Ok(());
+        };
         if begun.elapsed() > RECOVERY_MAX {
-            let what = waits_for.unwrap_or_else(|| "the load does not go on".to_owned());
             bail!("after {RECOVERY_MAX:?}: {what}");
         }
         thread::sleep(Duration::from_millis(50));

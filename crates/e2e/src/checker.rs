@@ -3,6 +3,8 @@
 //! Each rule names the invariant that it checks. The rules use only what clients can know: sending times, answer times,
 //! and the jobs at the end. An operation without an answer may have happened or not; both must be allowed.
 
+mod graphs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Elapsed, Exchange, FinalJob, History, Lease, Operation, Outcome};
@@ -68,6 +70,7 @@ pub fn check(history: &History) -> (Vec<Violation>, Counts) {
     let job_histories = job_histories(history);
     let mut violations = Vec::new();
     check_tokens(&job_histories, &mut violations);
+    graphs::check(history, &job_histories, &mut violations);
     for (job, job_history) in &job_histories {
         let mut report = |rule: &'static str, evidence: String| {
             violations.push(Violation {
@@ -88,8 +91,8 @@ fn job_histories(history: &History) -> BTreeMap<&str, JobHistory<'_>> {
     let mut job_histories: BTreeMap<&str, JobHistory<'_>> = BTreeMap::new();
     for exchange in &history.exchanges {
         match &exchange.operation {
-            Operation::Enqueue { jobs } => {
-                for job in jobs {
+            Operation::Enqueue { .. } | Operation::Submit { .. } => {
+                for job in exchange.operation.created() {
                     job_histories
                         .entry(job)
                         .or_default()
@@ -140,7 +143,7 @@ fn lease_of(exchange: &Exchange) -> Option<&Lease> {
         | Operation::Complete { lease, .. }
         | Operation::Fail { lease }
         | Operation::Release { lease } => Some(lease),
-        Operation::Enqueue { .. } | Operation::Lease { .. } => None,
+        Operation::Enqueue { .. } | Operation::Submit { .. } | Operation::Lease { .. } => None,
     }
 }
 

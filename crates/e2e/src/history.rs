@@ -17,6 +17,11 @@ pub enum Operation {
         /// Ids of the jobs, chosen by the client.
         jobs: Vec<String>,
     },
+    /// Submits a graph: all of its jobs or none.
+    Submit {
+        /// The jobs, in any order.
+        jobs: Vec<GraphJob>,
+    },
     /// Leases jobs from a queue.
     Lease {
         /// Name of the worker.
@@ -48,6 +53,26 @@ pub enum Operation {
     },
 }
 
+impl Operation {
+    /// Returns the ids of the jobs that it creates.
+    pub fn created(&self) -> Vec<&str> {
+        match self {
+            Self::Enqueue { jobs } => jobs.iter().map(String::as_str).collect(),
+            Self::Submit { jobs } => jobs.iter().map(|job| job.id.as_str()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A job of a graph.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphJob {
+    /// Id of the job, chosen by the client.
+    pub id: String,
+    /// Ids of the jobs whose results are its inputs, in order. It runs when they have succeeded.
+    pub inputs: Vec<String>,
+}
+
 /// A lease, as its worker knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -57,6 +82,8 @@ pub struct Lease {
     pub attempt: u32,
     /// Token that proves the lease.
     pub token: String,
+    /// Values of the inputs that came with it, as text.
+    pub inputs: Vec<String>,
 }
 
 /// The outcome of an operation, as its client knows it.

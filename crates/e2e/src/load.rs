@@ -1,5 +1,8 @@
 //! A load of producers and workers, which continue through faults of the server and record what they observe.
 
+mod graphs;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::checker::{self, Counts};
-use crate::history::{History, Lease, Operation, Outcome, Recorder};
+use crate::history::{FinalJob, History, Lease, Operation, Outcome, Recorder};
 use crate::http::Client;
 use crate::random::Random;
 use crate::server::{CLIENT_TIMEOUT, Setup};
@@ -34,8 +37,11 @@ pub struct Plan {
     pub first_producer: u64,
     /// Number of threads that enqueue.
     pub producers: u64,
-    /// Number of threads that lease jobs and report.
+    /// Number of threads that lease jobs of the first shard and report.
     pub workers: u64,
+    /// Number of shards over which one more thread submits graphs. Each shard but the first has a further worker; 1: there
+    /// are no graphs.
+    pub graph_shards: u32,
     /// Number of live jobs beyond which producers wait.
     pub backlog_max: usize,
     /// Pause of a producer after each request that enqueues; zero if it sends the next one at once.
@@ -62,6 +68,8 @@ struct Shared {
     has_ended: AtomicBool,
     enqueued: AtomicUsize,
     completed: AtomicUsize,
+    /// Number of completed jobs of graphs.
+    completed_of_graphs: AtomicUsize,
 }
 
 impl Load {
@@ -92,6 +100,19 @@ impl Load {
             let client = load.client(1_000 + number);
             load.workers
                 .push(thread::spawn(move || client.work(number)));
+        }
+        for shard in 2..=plan.graph_shards {
+            let number = 1_500 + u64::from(shard);
+            let mut client = load.client(number);
+            client.api = client.api.of_shard(&shard.to_string());
+            load.workers
+                .push(thread::spawn(move || client.work(number)));
+        }
+        if plan.graph_shards > 1 {
+            let number = plan.first_producer;
+            let client = load.client(1_800 + number);
+            let submit = move || client.submit_graphs(number, plan.graph_shards);
+            load.producers.push(thread::spawn(submit));
         }
         let client = load.client(2_000);
         load.reader = Some(thread::spawn(move || client.read()));
@@ -137,6 +158,12 @@ impl Load {
         self.shared.completed.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of completed jobs of graphs that clients know of; `None` if there are no graphs.
+    pub fn completed_of_graphs(&self) -> Option<usize> {
+        let completed = || self.shared.completed_of_graphs.load(Ordering::Relaxed);
+        (self.plan.graph_shards > 1).then(completed)
+    }
+
     /// Stops the producers, lets the workers finish all jobs within `timeout`, and reads every job: also those that have
     /// not ended then.
     ///
@@ -150,14 +177,12 @@ impl Load {
         let exchanges = self.recorder.exchanges();
         let mut jobs: Vec<String> = Vec::new();
         for exchange in &exchanges {
-            if let Operation::Enqueue { jobs: ids } = &exchange.operation {
-                jobs.extend(ids.iter().cloned());
-            }
+            let created = exchange.operation.created();
+            jobs.extend(created.into_iter().map(str::to_owned));
         }
         jobs.sort();
         jobs.dedup();
-        let mut api = self.api(0);
-        let found = read_final_jobs(&mut api, &jobs, timeout)?;
+        let found = self.read_final_jobs(&jobs, timeout)?;
         self.shared.has_ended.store(true, Ordering::Relaxed);
         for worker in self.workers.drain(..).chain(self.reader.take()) {
             worker.join().expect("a client does not panic");
@@ -166,6 +191,30 @@ impl Load {
             exchanges: self.recorder.exchanges(),
             found,
         })
+    }
+
+    /// Waits until all jobs have ended, or until the time is over, and returns them.
+    fn read_final_jobs(&self, jobs: &[String], timeout: Duration) -> Result<Vec<FinalJob>> {
+        let begun = Instant::now();
+        let mut found = Vec::new();
+        let mut apis = BTreeMap::new();
+        for job in jobs {
+            let shard = graphs::shard_of(job);
+            let api = apis.entry(shard).or_insert_with(|| match shard {
+                Some(shard) => self.api(0).of_shard(shard),
+                None => self.api(0),
+            });
+            while let Some(state) = api.find(job)? {
+                let has_ended =
+                    matches!(state.state.as_str(), "succeeded" | "failed" | "cancelled");
+                if has_ended || begun.elapsed() > timeout {
+                    found.push(state);
+                    break;
+                }
+                thread::sleep(PAUSE);
+            }
+        }
+        Ok(found)
     }
 
     /// Ends the load as [`Load::end`] does, and checks the history.
@@ -215,30 +264,6 @@ fn describe_job(history: &History, job: &str) -> String {
     lines.join("\n")
 }
 
-/// Waits until all jobs have ended, or until the time is over, and returns them.
-fn read_final_jobs(
-    api: &mut Api,
-    jobs: &[String],
-    timeout: Duration,
-) -> Result<Vec<crate::history::FinalJob>> {
-    let begun = Instant::now();
-    let mut found = Vec::new();
-    for job in jobs {
-        loop {
-            let Some(state) = api.find(job)? else {
-                break;
-            };
-            let has_ended = matches!(state.state.as_str(), "succeeded" | "failed" | "cancelled");
-            if has_ended || begun.elapsed() > timeout {
-                found.push(state);
-                break;
-            }
-            thread::sleep(PAUSE);
-        }
-    }
-    Ok(found)
-}
-
 /// One client, on its own thread.
 struct LoadClient {
     api: Api,
@@ -284,19 +309,27 @@ impl LoadClient {
         }
     }
 
-    fn produce(mut self, number: u64) {
-        let mut count = 0_u64;
+    /// Waits until a producer may enqueue more; `None` once the producers are stopped.
+    fn next_turn(&self) -> Option<()> {
         while !self.shared.enqueuing_is_over.load(Ordering::Relaxed) {
             self.wait_while_paused();
-            let live = self
-                .shared
-                .enqueued
-                .load(Ordering::Relaxed)
-                .saturating_sub(self.shared.completed.load(Ordering::Relaxed));
-            if live > self.backlog_max {
-                thread::sleep(PAUSE);
-                continue;
+            let completed = self.shared.completed.load(Ordering::Relaxed);
+            let enqueued = self.shared.enqueued.load(Ordering::Relaxed);
+            if enqueued.saturating_sub(completed) <= self.backlog_max {
+                return Some(());
             }
+            thread::sleep(PAUSE);
+        }
+        None
+    }
+
+    fn has_enqueued(&self, jobs: usize) {
+        self.shared.enqueued.fetch_add(jobs, Ordering::Relaxed);
+    }
+
+    fn produce(mut self, number: u64) {
+        let mut count = 0_u64;
+        while let Some(()) = self.next_turn() {
             let size = if self.random.chance(25) {
                 2 + self.random.below(9)
             } else {
@@ -322,10 +355,7 @@ impl LoadClient {
                 jobs => api.submit(jobs),
             });
             match outcome {
-                Outcome::Done { .. } => {
-                    self.shared.enqueued.fetch_add(ids.len(), Ordering::Relaxed);
-                    return;
-                }
+                Outcome::Done { .. } => return self.has_enqueued(ids.len()),
                 Outcome::Unknown if self.random.chance(50) => return,
                 Outcome::Unknown | Outcome::NotSent => thread::sleep(PAUSE),
                 _ => return,
@@ -406,6 +436,10 @@ impl LoadClient {
             match outcome {
                 Outcome::Done { .. } => {
                     self.shared.completed.fetch_add(1, Ordering::Relaxed);
+                    if graphs::shard_of(&lease.job).is_some() {
+                        let of_graphs = &self.shared.completed_of_graphs;
+                        of_graphs.fetch_add(1, Ordering::Relaxed);
+                    }
                     return;
                 }
                 Outcome::Unknown | Outcome::NotSent => thread::sleep(PAUSE),

@@ -19,8 +19,8 @@ use crate::skip::note_skip;
 pub(super) const NODES: usize = 3;
 /// Time without a beat after which others take a node's shards over.
 pub(super) const LEASE: Duration = Duration::from_secs(3);
-/// Number of shards. The load's jobs are all in the first one.
-const SHARDS: u32 = 2;
+/// Number of shards. The load's single jobs are all in the first one; its graphs are in all.
+pub(super) const SHARDS: u32 = 2;
 /// Library that gives a program another wall clock.
 const CLOCK_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
 /// Sessions of a pooler with its server.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::check;
-use crate::history::{Exchange, FinalJob, History, Lease, Operation, Outcome};
+use crate::history::{Exchange, FinalJob, GraphJob, History, Lease, Operation, Outcome};
 
 const DONE: Outcome = Outcome::Done { is_repeat: false };
 
@@ -21,6 +21,7 @@ fn attempt(number: u32) -> Lease {
         job: "a".to_owned(),
         attempt: number,
         token: format!("token-{number}"),
+        inputs: Vec::new(),
     }
 }
 
@@ -73,9 +74,44 @@ fn good() -> History {
     }
 }
 
+/// Returns the history of a graph: `b` has the result of `a` as its input.
+fn good_graph() -> History {
+    let mut history = good();
+    let [a, b] = [("a", vec![]), ("b", vec!["a".to_owned()])].map(|(id, inputs)| GraphJob {
+        id: id.to_owned(),
+        inputs,
+    });
+    let submit = Operation::Submit { jobs: vec![a, b] };
+    history.exchanges[0] = exchange(0, 10, submit, DONE);
+    let held = Lease {
+        job: "b".to_owned(),
+        token: "token-b".to_owned(),
+        inputs: vec!["result-2".to_owned()],
+        ..attempt(1)
+    };
+    history.exchanges.push(lease(2_300, 2_310, held.clone()));
+    history.exchanges.push(complete(2_400, 2_410, held, DONE));
+    history.found.push(FinalJob {
+        job: "b".to_owned(),
+        result: Some("result-1".to_owned()),
+        attempt: 1,
+        attempts: vec![1],
+        ..history.found[0].clone()
+    });
+    history
+}
+
 /// Returns the rules that a corrupted history violates.
 fn violated(corrupt: impl FnOnce(&mut History)) -> Vec<&'static str> {
-    let mut history = good();
+    rules_after(good(), corrupt)
+}
+
+/// Returns the rules that a corrupted history of a graph violates.
+fn violated_by_graph(corrupt: impl FnOnce(&mut History)) -> Vec<&'static str> {
+    rules_after(good_graph(), corrupt)
+}
+
+fn rules_after(mut history: History, corrupt: impl FnOnce(&mut History)) -> Vec<&'static str> {
     corrupt(&mut history);
     let mut rules: Vec<_> = check(&history)
         .0
@@ -89,6 +125,65 @@ fn violated(corrupt: impl FnOnce(&mut History)) -> Vec<&'static str> {
 #[test]
 fn a_good_history_passes() {
     assert_eq!(violated(|_| {}), [""; 0]);
+}
+
+#[test]
+fn a_good_graph_passes() {
+    assert_eq!(violated_by_graph(|_| {}), [""; 0]);
+}
+
+#[test]
+fn a_graph_that_exists_in_part_is_found() {
+    let rules = violated_by_graph(|history| {
+        history.exchanges[0].outcome = Outcome::Unknown;
+        history.exchanges.truncate(history.exchanges.len() - 2);
+        history.found.pop();
+    });
+    assert_eq!(rules, ["G8"]);
+}
+
+#[test]
+fn a_graph_that_is_refused_for_good_is_found() {
+    let rules = violated_by_graph(|history| {
+        let mut refused = history.exchanges[0].clone();
+        refused.outcome = Outcome::Refused("id_empty".to_owned());
+        history.exchanges.insert(0, refused);
+    });
+    assert_eq!(rules, ["P1"]);
+}
+
+#[test]
+fn a_job_that_runs_before_its_dependency_is_found() {
+    let rules = violated_by_graph(|history| {
+        let early = history.exchanges.len() - 2;
+        history.exchanges[early].sent_at = Duration::from_millis(1_820);
+        history.exchanges[early].answered_at = Duration::from_millis(1_830);
+    });
+    assert_eq!(rules, ["G1"]);
+}
+
+#[test]
+fn an_input_that_is_not_the_result_is_found() {
+    let other = |value: &str| {
+        let value = value.to_owned();
+        violated_by_graph(|history| {
+            let grant = history.exchanges.len() - 2;
+            if let Outcome::Leased(leases) = &mut history.exchanges[grant].outcome {
+                leases[0].inputs = vec![value];
+            }
+            if let Operation::Complete { lease, .. } = &mut history.exchanges[grant + 1].operation {
+                lease.inputs = vec!["result-2".to_owned()];
+            }
+        })
+    };
+    assert!(other("result-1").contains(&"G2"));
+    let none = violated_by_graph(|history| {
+        let grant = history.exchanges.len() - 2;
+        if let Outcome::Leased(leases) = &mut history.exchanges[grant].outcome {
+            leases[0].inputs.clear();
+        }
+    });
+    assert!(none.contains(&"G2"));
 }
 
 #[test]

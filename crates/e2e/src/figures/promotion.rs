@@ -85,6 +85,7 @@ fn promote_often(
             first_producer: part * CLIENTS,
             producers: CLIENTS,
             workers: CLIENTS,
+            graph_shards: 1,
             backlog_max: BACKLOG_MAX,
             every: EVERY,
         };

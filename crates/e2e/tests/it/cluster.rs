@@ -34,6 +34,7 @@ fn nothing_acknowledged_is_lost_whether_the_server_or_the_database_is_killed() -
         first_producer: 0,
         producers: 2,
         workers: 3,
+        graph_shards: 1,
         backlog_max: 100,
         every: Duration::ZERO,
     };

@@ -26,6 +26,7 @@ fn nothing_acknowledged_is_lost_however_often_the_server_is_killed() -> Result<(
             first_producer: 0,
             producers: 2,
             workers: 4,
+            graph_shards: 1,
             backlog_max: 200,
             every: Duration::ZERO,
         },

@@ -31,6 +31,7 @@ fn nothing_acknowledged_is_lost_when_owners_are_killed_or_stand_still() -> Resul
         first_producer: 0,
         producers: 2,
         workers: 3,
+        graph_shards: 1,
         backlog_max: 100,
         every: Duration::ZERO,
     };
@@ -78,6 +79,7 @@ fn shards_of_a_draining_node_move_under_load_and_nothing_is_lost() -> Result<()>
         first_producer: 0,
         producers: 2,
         workers: 2,
+        graph_shards: 1,
         backlog_max: 100,
         every: Duration::ZERO,
     };

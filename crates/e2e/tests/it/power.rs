@@ -119,6 +119,7 @@ fn cut_power_under_load(
             first_producer: 0,
             producers: 2,
             workers: 4,
+            graph_shards: 1,
             backlog_max: 200,
             every: Duration::ZERO,
         },
