@@ -13,6 +13,7 @@ mod enqueue_relay;
 mod inner_stream;
 pub mod merged;
 mod problem;
+mod repeats;
 mod rights;
 mod sender;
 mod service;
@@ -42,7 +43,8 @@ pub use continued::{EVENTS, LongCall, message_bytes, whole_messages};
 pub use enqueue_relay::{ENQUEUE_STREAM, EnqueueRelay};
 pub use inner_stream::Connect;
 pub use problem::{CODES, Problem};
-pub use rights::{has_idempotency_key, is_read, right};
+pub use repeats::{has_key, is_report, is_submission};
+pub use rights::{is_read, right};
 pub use work::{WORK, WorkerRelay};
 
 use crate::authorization::Authorization;

@@ -2,10 +2,7 @@
 
 use ganger_access::{Operation, Right, Scope, Verb};
 use ganger_proto::v1::right::{Scope as SchemaScope, Verb as SchemaVerb};
-use ganger_proto::{METHOD_RIGHTS, MethodRight, v1};
-use prost::Message as _;
-
-use crate::continued::first_message;
+use ganger_proto::{METHOD_RIGHTS, MethodRight};
 
 /// Services of gRPC itself, whose schema is not ours.
 const STANDARD: [Operation; 3] = [
@@ -29,22 +26,6 @@ pub fn right(method: &str) -> Option<Operation> {
 pub fn is_read(path: &str) -> bool {
     let operation = right(path.trim_start_matches('/'));
     operation.is_some_and(|found| matches!(found.right.verb, Verb::Observe | Verb::Greet))
-}
-
-/// Whether the first message of a call, as bytes on the wire, is a submission with an idempotency key. A compressed message
-/// is not looked into.
-pub fn has_idempotency_key(path: &str, body: &[u8]) -> bool {
-    let Some(message) = first_message(body) else {
-        return false;
-    };
-    match path {
-        "/ganger.v1.Jobs/Enqueue" => v1::EnqueueRequest::decode(message)
-            .is_ok_and(|request| !request.idempotency_key.is_empty()),
-        "/ganger.v1.Jobs/SubmitGraph" => {
-            v1::GraphPart::decode(message).is_ok_and(|part| !part.idempotency_key.is_empty())
-        }
-        _ => false,
-    }
 }
 
 fn operation(row: &MethodRight) -> Operation {
@@ -72,7 +53,6 @@ fn operation(row: &MethodRight) -> Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::continued::framed;
 
     #[test]
     fn every_method_of_the_schema_is_found_by_its_name() {
@@ -95,36 +75,5 @@ mod tests {
         ] {
             assert_eq!(right(method), None, "{method}");
         }
-    }
-
-    #[test]
-    fn a_key_is_seen_in_the_first_message_of_a_submission() {
-        let path = "/ganger.v1.Jobs/Enqueue";
-        let of = |key: &str| {
-            let request = v1::EnqueueRequest {
-                idempotency_key: key.to_owned(),
-                ..v1::EnqueueRequest::default()
-            };
-            framed(&request.encode_to_vec())
-        };
-        assert!(has_idempotency_key(path, &of("k")));
-        assert!(!has_idempotency_key(path, &of("")));
-        assert!(!has_idempotency_key("/ganger.v1.Jobs/Cancel", &of("k")));
-        let part = v1::GraphPart {
-            idempotency_key: "k".to_owned(),
-            ..v1::GraphPart::default()
-        };
-        let mut parts = framed(&part.encode_to_vec()).to_vec();
-        parts.extend(framed(&v1::GraphPart::default().encode_to_vec()));
-        assert!(has_idempotency_key("/ganger.v1.Jobs/SubmitGraph", &parts));
-
-        let whole = of("k");
-        for end in 0..whole.len() {
-            let part = whole.get(..end).expect("it is within");
-            assert!(!has_idempotency_key(path, part), "{end} bytes");
-        }
-        let mut compressed = whole.to_vec();
-        compressed[0] = 1;
-        assert!(!has_idempotency_key(path, &compressed));
     }
 }

@@ -10,7 +10,7 @@ use ganger_document::time::read_moment;
 use ganger_shard::{CallError, Handle};
 use ganger_types::{Command, IdempotencyKey, JobId, Namespace, Reply, ShardId, Timestamp};
 use http::request::Parts;
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Uri};
 use percent_encoding::percent_decode;
 
 use crate::api::Api;
@@ -24,8 +24,6 @@ pub(crate) const NAMESPACE_HEADER: &str = "ganger-namespace";
 pub(crate) const NOW_HEADER: &str = "ganger-now";
 /// Header with the idempotency key of a submission.
 pub(crate) const IDEMPOTENCY_HEADER: &str = "idempotency-key";
-/// Paths of the submissions that heed the idempotency key.
-const SUBMISSIONS: [&str; 2] = ["/api/v1/jobs", "/api/v1/graphs"];
 
 /// Number of segments of the path before the first name: `api`, `v1`, and the resource.
 const FIRST_NAME: usize = 3;
@@ -181,13 +179,6 @@ impl RequestContext {
             })
             .transpose()
     }
-}
-
-/// Whether a request is a submission with an idempotency key in its header, which can be sent again without harm.
-pub fn has_idempotency_key(head: &Parts) -> bool {
-    head.method == Method::POST
-        && SUBMISSIONS.contains(&head.uri.path())
-        && head.headers.contains_key(IDEMPOTENCY_HEADER)
 }
 
 /// Puts names from the query into the path where it has `-` in their place. Clients that follow the URL standard cannot

@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::body::Body;
 use futures::StreamExt as _;
 use ganger_access::{BytesInProcess, Identity};
-use ganger_dialect_grpc::{ENQUEUE_STREAM, WORK, has_idempotency_key, is_read};
-use ganger_dialect_http::Problem;
+use ganger_dialect_grpc::{self as grpc, ENQUEUE_STREAM, WORK, is_read};
+use ganger_dialect_http::{self as http_api, Problem};
 use ganger_router::{RouteError, Router};
 use ganger_types::ShardId;
 use http::request::Parts;
@@ -45,8 +45,6 @@ const LONG_CALLS: [&str; 6] = [
     "/ganger.v1.Jobs/FollowLog",
     "/ganger.v1.Insight/Events",
 ];
-/// Methods whose first message may have an idempotency key.
-const KEYED_CALLS: [&str; 2] = ["/ganger.v1.Jobs/Enqueue", "/ganger.v1.Jobs/SubmitGraph"];
 /// Headers about the page in a browser; the first server has checked them.
 const BROWSER_HEADERS: [HeaderName; 3] = [
     header::ORIGIN,
@@ -108,7 +106,7 @@ impl ShardDispatch {
     }
 
     /// Forwards a request. If no answer comes, returns the reason, and the request if it may be sent again: nothing of it
-    /// was sent, or it only reads, or it has an idempotency key (S40).
+    /// was sent, or it only reads, or it does nothing twice (S40).
     pub(crate) async fn try_forward_kept(
         &self,
         protocol: Protocol,
@@ -117,18 +115,16 @@ impl ShardDispatch {
         caller: &Identity,
     ) -> Result<Response<Body>, (RouteError, Option<Request<Body>>)> {
         let (head, body) = request.into_parts();
-        let is_harmless = !may_change(protocol, &head) || is_keyed(protocol, &head);
-        let is_keyed_call = protocol == Protocol::Grpc && KEYED_CALLS.contains(&head.uri.path());
+        let is_harmless = !may_change(protocol, &head) || is_repeatable(protocol, &head);
         let counted = head.extensions.get::<BytesInProcess>().cloned();
-        let is_copied = is_harmless || is_keyed_call;
+        let is_copied = is_harmless || is_submission(protocol, &head);
         let (kept, body) = kept_body::keep(body, is_copied.then(|| counted.unwrap_or_default()));
         let passed = Request::from_parts(head.clone(), body);
         let forwarded = self.try_forward(protocol, shard, passed, caller).await;
         forwarded.map_err(|error| {
             let may_repeat = !matches!(error, RouteError::OutcomeUnknown { .. })
                 || is_harmless
-                || (is_keyed_call
-                    && kept.is_copy(|body| has_idempotency_key(head.uri.path(), body)));
+                || (is_copied && kept.is_copy(|body| has_key(protocol, &head, body)));
             let body = may_repeat.then(|| kept.take()).flatten();
             (error, body.map(|body| Request::from_parts(head, body)))
         })
@@ -309,9 +305,28 @@ fn may_change(protocol: Protocol, head: &Parts) -> bool {
     !head.method.is_safe()
 }
 
-/// Whether a request over HTTP has an idempotency key that its operation heeds.
-fn is_keyed(protocol: Protocol, head: &Parts) -> bool {
-    protocol == Protocol::Http && ganger_dialect_http::has_idempotency_key(head)
+/// Whether a request does nothing twice if it is sent again, whatever its body is.
+fn is_repeatable(protocol: Protocol, head: &Parts) -> bool {
+    if protocol == Protocol::Grpc {
+        return grpc::is_report(head.uri.path());
+    }
+    http_api::is_repeatable(head)
+}
+
+/// Whether a request submits jobs, so that its body may tell that it does nothing twice.
+fn is_submission(protocol: Protocol, head: &Parts) -> bool {
+    if protocol == Protocol::Grpc {
+        return grpc::is_submission(head.uri.path());
+    }
+    http_api::is_submission(head)
+}
+
+/// Whether the body of a submission has an idempotency key, or an id for each job: it makes no job twice then.
+fn has_key(protocol: Protocol, head: &Parts, body: &[u8]) -> bool {
+    if protocol == Protocol::Grpc {
+        return grpc::has_key(head.uri.path(), body);
+    }
+    http_api::has_key(head, body)
 }
 
 /// Whether the other server does not know this one, which is not the caller's fault.

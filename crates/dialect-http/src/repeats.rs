@@ -1,0 +1,89 @@
+//! Which requests can be sent again without doing anything twice.
+
+use http::Method;
+use http::request::Parts;
+use serde_json::Value;
+
+use crate::request_context::IDEMPOTENCY_HEADER;
+
+const JOBS: &str = "/api/v1/jobs";
+const GRAPHS: &str = "/api/v1/graphs";
+/// Paths of the reports about leased jobs. The token tells the owner of the job that it has one already (`rel L7`).
+const REPORTS: [&str; 4] = [
+    "/api/v1/leases/complete",
+    "/api/v1/leases/fail",
+    "/api/v1/leases/release",
+    "/api/v1/leases/renew",
+];
+
+/// Whether a request can be sent again whatever its body is: it is a report about a leased job, or a submission with an
+/// idempotency key in its header.
+pub fn is_repeatable(head: &Parts) -> bool {
+    let is_keyed = || head.headers.contains_key(IDEMPOTENCY_HEADER);
+    is_report(head) || (is_submission(head) && is_keyed())
+}
+
+/// Whether a request submits jobs, so that its body may tell that it can be sent again.
+pub fn is_submission(head: &Parts) -> bool {
+    head.method == Method::POST && [JOBS, GRAPHS].contains(&head.uri.path())
+}
+
+/// Whether the body of a submission has an idempotency key, or an id for each job.
+pub fn has_key(head: &Parts, body: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<Value>(body) else {
+        return false;
+    };
+    let has_id = |job: &Value| job["id"].is_string();
+    if head.uri.path() == JOBS {
+        return has_id(&document);
+    }
+    let jobs = document["jobs"].as_array();
+    document["idempotency_key"].is_string() || jobs.is_some_and(|jobs| jobs.iter().all(has_id))
+}
+
+fn is_report(head: &Parts) -> bool {
+    head.method == Method::POST && REPORTS.contains(&head.uri.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Request;
+
+    fn head(path: &str, key: Option<&str>) -> Parts {
+        let mut request = Request::builder().method(Method::POST).uri(path);
+        if let Some(key) = key {
+            request = request.header(IDEMPOTENCY_HEADER, key);
+        }
+        request.body(()).expect("it is a request").into_parts().0
+    }
+
+    #[test]
+    fn reports_and_submissions_with_a_key_are_repeatable() {
+        for (path, key, expected) in [
+            ("/api/v1/leases/complete?shard=2", None, true),
+            ("/api/v1/leases/log", None, false),
+            ("/api/v1/leases", Some("k"), false),
+            ("/api/v1/jobs", None, false),
+            ("/api/v1/jobs?shard=2", Some("k"), true),
+            ("/api/v1/graphs", Some("k"), true),
+        ] {
+            assert_eq!(is_repeatable(&head(path, key)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_body_tells_of_a_key_or_of_the_ids_of_all_jobs() {
+        for (path, body, expected) in [
+            (JOBS, r#"{"kind": "k", "id": "a"}"#, true),
+            (JOBS, r#"{"kind": "k"}"#, false),
+            (JOBS, r#"{"kind": "k", "id": "a""#, false),
+            (GRAPHS, r#"{"jobs": [{"id": "a"}, {"id": "b"}]}"#, true),
+            (GRAPHS, r#"{"jobs": [{"id": "a"}, {"kind": "k"}]}"#, false),
+            (GRAPHS, r#"{"idempotency_key": "k", "jobs": [{}]}"#, true),
+        ] {
+            let found = has_key(&head(path, None), body.as_bytes());
+            assert_eq!(found, expected, "{path} {body}");
+        }
+    }
+}
