@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use ganger_e2e::chaos::{Case, Options, all_cases, describe, pairs, run};
+use ganger_e2e::chaos::{Case, Databases, Options, all_cases, describe, pairs, run};
 use ganger_e2e::random::Random;
 
 const USAGE: &str = "\
@@ -22,6 +22,7 @@ usage: cargo xtask chaos [OPTIONS]
   --pairs N      instead, so many cases of two faults at once, chosen at random from these cases
   --standbys N   standbys of the database for which commits wait: 0, 1 or 2 (2)
   --pooler       reach the database through pgbouncer
+  --disks        give each server of the database a disk of its own, which can be full: needs root
   --seed N       choices and load of an earlier run
   --list         only list the cases";
 
@@ -33,6 +34,7 @@ struct Wanted {
     pairs: Option<usize>,
     standbys: Option<usize>,
     has_pooler: bool,
+    has_disks: bool,
     seed: Option<u64>,
     is_list: bool,
 }
@@ -57,7 +59,13 @@ fn start() -> Result<()> {
         None => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
     };
     let standbys = wanted.standbys.unwrap_or(2);
-    let mut cases = all_cases(standbys > 0, wanted.has_pooler);
+    let databases = Databases {
+        standbys,
+        confirming: standbys,
+        has_pooler: wanted.has_pooler,
+        has_disks: wanted.has_disks,
+    };
+    let mut cases = all_cases(databases);
     cases.retain(|case| {
         wanted
             .only
@@ -86,8 +94,7 @@ fn start() -> Result<()> {
     let options = Options {
         test: "chaos".to_owned(),
         seed,
-        standbys,
-        has_pooler: wanted.has_pooler,
+        databases,
         cases,
     };
     let Some(report) = run(&options, |round| println!("{}", describe(round)))? else {
@@ -124,6 +131,7 @@ impl Wanted {
                 "--standbys" => wanted.standbys = Some(value()?.parse()?),
                 "--seed" => wanted.seed = Some(value()?.parse()?),
                 "--pooler" => wanted.has_pooler = true,
+                "--disks" => wanted.has_disks = true,
                 "--list" => wanted.is_list = true,
                 "--help" | "-h" => return Ok(None),
                 _ => bail!("{argument:?} is no option\n\n{USAGE}"),

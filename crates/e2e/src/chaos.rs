@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 pub use self::case::{Case, Fault, FormerPrimary, Moment, Second, Target, all_cases, pairs};
-use self::topology::{Databases, LEASE, SHARDS, Topology, node_name};
+pub use self::topology::Databases;
+use self::topology::{LEASE, SHARDS, Topology, node_name};
 use crate::checker::Counts;
 use crate::history::{Elapsed, Exchange, Operation, Outcome, longest_gap};
 use crate::load::{Load, Plan};
@@ -41,10 +42,8 @@ pub struct Options {
     pub test: String,
     /// Seed of the choices and of the load. It does not determine the times.
     pub seed: u64,
-    /// Standbys of the database for which every commit waits.
-    pub standbys: usize,
-    /// Whether nodes reach the database through a pooler.
-    pub has_pooler: bool,
+    /// The servers of the database.
+    pub databases: Databases,
     /// The faults, one after the other.
     pub cases: Vec<Case>,
 }
@@ -77,12 +76,7 @@ pub struct Report {
 /// If a node does not serve after a fault, ends by itself or panics, or if the history shows that a promise was broken.
 /// The error names the directory with the logs of the nodes.
 pub fn run(options: &Options, report: impl FnMut(&Round)) -> Result<Option<Report>> {
-    let databases = Databases {
-        standbys: options.standbys,
-        confirming: options.standbys,
-        has_pooler: options.has_pooler,
-    };
-    let Some(mut topology) = Topology::start(&options.test, databases)? else {
+    let Some(mut topology) = Topology::start(&options.test, options.databases)? else {
         return Ok(None);
     };
     let done = run_rounds(&mut topology, options, report);

@@ -95,6 +95,24 @@ impl Drop for LoopDisk {
     }
 }
 
+/// Takes all free space of a file system: writes a file until not a byte more fits in.
+///
+/// # Errors
+/// If the file cannot be made.
+pub fn take_free_space(ballast: &Path) -> Result<()> {
+    let file = File::create(ballast)?;
+    let mut length = 0;
+    let mut size: u64 = 1 << 26;
+    while size > 0 {
+        // The kind of failure does not matter: a smaller piece may still fit in.
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), length, size) {
+            Ok(()) => length += size,
+            Err(_) => size /= 2,
+        }
+    }
+    Ok(())
+}
+
 /// A mounted tmpfs with a fixed size; unmounted when dropped.
 #[derive(Debug)]
 pub struct SmallDisk {

@@ -264,6 +264,31 @@ impl Instance {
         Ok(())
     }
 
+    /// Waits until the server accepts connections; starts it again if it has ended by itself.
+    ///
+    /// # Errors
+    /// If it does not start; the error contains its log.
+    pub fn start_if_ended(&mut self) -> io::Result<()> {
+        if self.wait_until_ready(Instant::now() + START_MAX).is_ok() {
+            return Ok(());
+        }
+        self.wait_for_end()?;
+        self.start_again()
+    }
+
+    /// Moves the data of the server to another directory, which may be on another file system.
+    ///
+    /// # Errors
+    /// If the server does not stop or start, or the data cannot be copied.
+    pub fn move_data(&mut self, to: &Path) -> io::Result<()> {
+        self.stop()?;
+        let (data, moved) = (self.data(), to.join("data"));
+        run(Command::new("cp").arg("-a").arg(&data).arg(&moved))?;
+        fs::remove_dir_all(&data)?;
+        std::os::unix::fs::symlink(&moved, &data)?;
+        self.start_again()
+    }
+
     /// Enables TLS with a certificate and its key, both in PEM.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::topology::LEASE;
+use super::topology::{Databases, LEASE};
 use crate::random::Random;
 
 /// What goes wrong with a part of the cluster.
@@ -33,6 +33,8 @@ pub enum Fault {
     Dump,
     /// Another session holds an old snapshot.
     Snapshot,
+    /// Its disk has no free space.
+    Full,
 }
 
 /// What has become of the primary whose place a standby takes.
@@ -115,9 +117,9 @@ const MOMENTS: [Moment; 5] = [
 ];
 
 /// Returns every case of the matrix that this topology can have.
-pub fn all_cases(has_standby: bool, has_pooler: bool) -> Vec<Case> {
+pub fn all_cases(databases: Databases) -> Vec<Case> {
     use Fault::{
-        Clock, CutFromDatabase, CutFromPeers, Dump, HearsNothing, IsNotHeard, Kill, NoRights,
+        Clock, CutFromDatabase, CutFromPeers, Dump, Full, HearsNothing, IsNotHeard, Kill, NoRights,
         Promote, Slow, Snapshot,
     };
     let pauses = PAUSES.map(Fault::Pause);
@@ -151,11 +153,14 @@ pub fn all_cases(has_standby: bool, has_pooler: bool) -> Vec<Case> {
         (Target::OtherNode, [&of_any, &of_nodes[..]].concat()),
         (Target::Primary, [&of_any, &of_primary[..]].concat()),
     ];
-    if has_standby {
+    if databases.has_disks {
+        kinds.push((Target::Primary, vec![Full]));
+    }
+    if databases.standbys > 0 {
         kinds.push((Target::Primary, former.to_vec()));
         kinds.push((Target::Standby, of_any.clone()));
     }
-    if has_pooler {
+    if databases.has_pooler {
         kinds.push((Target::Pooler, vec![Kill]));
     }
     let of_moment = |moment: Moment| {
@@ -225,6 +230,7 @@ impl fmt::Display for Fault {
             Self::NoRights => write!(f, "without rights"),
             Self::Dump => write!(f, "dumped"),
             Self::Snapshot => write!(f, "with an old snapshot"),
+            Self::Full => write!(f, "with a full disk"),
         }
     }
 }

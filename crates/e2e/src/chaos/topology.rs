@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::case::FormerPrimary;
 use super::links::{End, Links};
 use crate::cluster::{PASSWORD, TestCluster};
 use crate::command::wait_for;
+use crate::disks::{self, LoopDisk};
 use crate::server::{Server, Setup, TIMEOUT};
 use crate::skip::note_skip;
 
@@ -23,6 +25,10 @@ pub(super) const LEASE: Duration = Duration::from_secs(3);
 pub(super) const SHARDS: u32 = 2;
 /// Library that gives a program another wall clock.
 const CLOCK_LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+/// Size of the disk of a server of the database.
+const DISK_BYTES: u64 = 2 << 30;
+/// File that takes the free space of a disk.
+const BALLAST: &str = "ballast";
 /// Sessions of a pooler with its server.
 const POOL: u32 = 20;
 
@@ -42,17 +48,41 @@ pub(crate) struct Database {
     pub(crate) number: usize,
     /// The standby that has this number now.
     pub(crate) instance: Instance,
+    /// The disk with its data; `None`: it is on that of the machine.
+    disk: Option<DataDisk>,
+}
+
+/// The disk of a server of the database.
+struct DataDisk {
+    disk: LoopDisk,
+    _directory: tempfile::TempDir,
+}
+
+impl DataDisk {
+    fn new() -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("ganger-disk")
+            // The server runs as another user.
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir()?;
+        Ok(Self {
+            disk: LoopDisk::new(directory.path(), DISK_BYTES)?,
+            _directory: directory,
+        })
+    }
 }
 
 /// The servers of the database, and what is before them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Databases {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Databases {
     /// Number of standbys of the primary.
-    pub(crate) standbys: usize,
+    pub standbys: usize,
     /// Number of standbys for which a commit waits.
-    pub(crate) confirming: usize,
+    pub confirming: usize,
     /// Whether nodes reach the primary through a pooler.
-    pub(crate) has_pooler: bool,
+    pub has_pooler: bool,
+    /// Whether each server has a disk of its own, which can be filled up.
+    pub has_disks: bool,
 }
 
 /// The whole of it.
@@ -61,6 +91,8 @@ pub(crate) struct Topology {
     pub(crate) cluster: TestCluster,
     /// Number of the primary.
     pub(super) primary: usize,
+    /// The disk of the primary; `None`: it is that of the machine.
+    primary_disk: Option<DataDisk>,
     /// The other servers of the database.
     pub(super) standbys: Vec<Database>,
     /// The nodes, by their numbers.
@@ -68,6 +100,7 @@ pub(crate) struct Topology {
     /// The links between all of them.
     pub(super) links: Links,
     confirming: usize,
+    has_disks: bool,
     pooler: Option<Pooler>,
     directory: tempfile::TempDir,
 }
@@ -79,6 +112,7 @@ impl Topology {
             standbys,
             confirming,
             has_pooler,
+            has_disks,
         } = databases;
         if let Some(reason) = missing_pooler().filter(|_| has_pooler) {
             note_skip(test, &reason);
@@ -91,13 +125,20 @@ impl Topology {
         let mut topology = Self {
             cluster,
             primary: 0,
+            primary_disk: None,
             standbys: Vec::new(),
             nodes: Vec::new(),
             links: Links::default(),
             confirming,
+            has_disks,
             pooler: None,
             directory: tempfile::Builder::new().prefix("ganger-chaos").tempdir()?,
         };
+        if has_disks {
+            let disk = DataDisk::new()?;
+            topology.cluster.postgres.move_data(disk.disk.path())?;
+            topology.primary_disk = Some(disk);
+        }
         for number in 1..=standbys {
             topology.add_standby(number)?;
         }
@@ -184,9 +225,11 @@ impl Topology {
         new.instance.promote()?;
         let old = std::mem::replace(&mut self.cluster.postgres, new.instance);
         let number = std::mem::replace(&mut self.primary, new.number);
+        let disk = std::mem::replace(&mut self.primary_disk, new.disk);
         Ok(Database {
             number,
             instance: old,
+            disk,
         })
     }
 
@@ -207,11 +250,38 @@ impl Topology {
 
     /// Makes a new standby with this number, which is free.
     pub(crate) fn add_standby(&mut self, number: usize) -> Result<()> {
-        let instance = self.cluster.postgres.standby(&format!("pg{number}"))?;
+        let mut instance = self.cluster.postgres.standby(&format!("pg{number}"))?;
+        let disk = self.has_disks.then(DataDisk::new).transpose()?;
+        if let Some(disk) = &disk {
+            instance.move_data(disk.disk.path())?;
+        }
         self.links
             .lead(End::Database(number), loopback(instance.port()));
-        self.standbys.push(Database { number, instance });
+        self.standbys.push(Database {
+            number,
+            instance,
+            disk,
+        });
         Ok(())
+    }
+
+    /// Takes all free space of the primary's disk.
+    pub(super) fn fill_disk(&self) -> Result<()> {
+        let disk = self
+            .primary_disk
+            .as_ref()
+            .context("it has no disk of its own")?;
+        disks::take_free_space(&disk.disk.path().join(BALLAST))
+    }
+
+    /// Frees the space, and starts the primary again if it has ended.
+    pub(super) fn free_disk(&mut self) -> Result<()> {
+        let disk = self
+            .primary_disk
+            .as_ref()
+            .context("it has no disk of its own")?;
+        fs::remove_file(disk.disk.path().join(BALLAST))?;
+        Ok(self.cluster.postgres.start_if_ended()?)
     }
 
     /// Stops the pooler, and starts another one; without one, nothing happens.

@@ -6,7 +6,13 @@ use super::{Grant, JobHistory, Violation, is_done};
 use crate::history::{Exchange, GraphJob, History, Operation, Outcome};
 
 /// Codes with which a graph may be refused: its client repeats it then.
-const REPEATABLE: &[&str] = &["id_busy", "overloaded", "not_prepared", "not_reserved"];
+const REPEATABLE: &[&str] = &[
+    "id_busy",
+    "overloaded",
+    "store_full",
+    "not_prepared",
+    "not_reserved",
+];
 
 pub(super) fn check(
     history: &History,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::Progress;
 use super::probe::Probe;
 use super::report::Report;
-use crate::chaos::topology::{Database, Databases, Topology};
+use crate::chaos::topology::{Databases, Topology};
 use crate::chaos::{FINISH_MAX, FormerPrimary, PATIENCE, wait_until_all_serve};
 use crate::checker::{self, Counts, Violation};
 use crate::history::{Exchange, Operation, Outcome, longest_gap};
@@ -19,6 +19,7 @@ const DATABASES: Databases = Databases {
     standbys: 2,
     confirming: 1,
     has_pooler: false,
+    has_disks: false,
 };
 /// Promotions after which the history is checked, and another load begins: finished jobs are kept for a time only.
 const PROMOTIONS_OF_A_LOAD: usize = 10;
@@ -111,10 +112,8 @@ fn promote_often(
 fn promote(topology: &mut Topology, load: &Load, probe: &Probe) -> Result<Pauses> {
     let (from, probe_from) = (load.recorder().now(), probe.now());
     topology.cluster.postgres.crash()?;
-    let Database {
-        number,
-        instance: dead,
-    } = topology.promote(FormerPrimary::Dead)?;
+    let dead = topology.promote(FormerPrimary::Dead)?;
+    let number = dead.number;
     wait_until_all_serve(topology, load)?;
     let (to, probe_to) = (load.recorder().now(), probe.now());
     drop(dead);

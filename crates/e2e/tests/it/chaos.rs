@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ganger_e2e::chaos::{Case, Fault, FormerPrimary, Moment, Options, Target, describe, run};
+use ganger_e2e::chaos::{
+    Case, Databases, Fault, FormerPrimary, Moment, Options, Target, describe, run,
+};
 
 /// A slice: one fault after the other, with so many standbys of the database.
 fn survives(
@@ -21,8 +23,11 @@ fn survives(
     let options = Options {
         test: test.to_owned(),
         seed,
-        standbys,
-        has_pooler: false,
+        databases: Databases {
+            standbys,
+            confirming: standbys,
+            ..Databases::default()
+        },
         cases: cases.iter().map(case).collect(),
     };
     let Some(report) = run(&options, |round| eprintln!("{}", describe(round)))? else {

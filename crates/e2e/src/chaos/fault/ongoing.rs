@@ -45,6 +45,7 @@ enum Ending {
     StartStandby,
     ResumeStandby,
     Grant,
+    FreeDisk,
     /// Waits for a session that ends by itself.
     Wait(Child),
 }
@@ -100,6 +101,7 @@ impl Ongoing {
                 let grant = format!("GRANT INSERT ON {LOG_TABLES} TO ganger_node");
                 topology.cluster.sql(&grant)?;
             }
+            Ending::FreeDisk => topology.free_disk()?,
             Ending::Wait(session) => {
                 let ended = session.wait_with_output()?;
                 let said = String::from_utf8_lossy(&ended.stderr);
@@ -174,7 +176,7 @@ fn at_node(
         Fault::IsNotHeard => cut(topology, all.map(|other| (own, other)).collect()),
         Fault::HearsNothing => cut(topology, all.map(|other| (other, own)).collect()),
         Fault::Slow => slow(topology, both_ways(own, all)),
-        Fault::Promote(_) | Fault::NoRights | Fault::Dump | Fault::Snapshot => {
+        Fault::Promote(_) | Fault::NoRights | Fault::Dump | Fault::Snapshot | Fault::Full => {
             bail!("that is nothing for a node")
         }
     };
@@ -214,6 +216,10 @@ fn at_primary(topology: &mut Topology, fault: Fault) -> Result<Ongoing> {
             topology,
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ganger.place",
         )?,
+        Fault::Full => {
+            topology.fill_disk()?;
+            Ending::FreeDisk.after(LASTS)
+        }
         Fault::CutFromPeers | Fault::Clock(_) => bail!("that is nothing for a database"),
     };
     Ok(ongoing)
@@ -254,10 +260,8 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
         }
         FormerPrimary::Alive => {}
     }
-    let Database {
-        number,
-        mut instance,
-    } = topology.promote(former)?;
+    let mut old = topology.promote(former)?;
+    let number = old.number;
     topology.restart_pooler()?;
     match former {
         FormerPrimary::Dead => {}
@@ -268,10 +272,10 @@ fn promote(topology: &mut Topology, former: FormerPrimary) -> Result<()> {
                     WHERE application_name LIKE 'ganger/1/%' OR application_name = 'ganger/node'";
                 Ok((topology.cluster.sql(sql)? != "0").then_some(()))
             })?;
-            instance.kill()?;
+            old.instance.kill()?;
         }
     }
-    drop(instance);
+    drop(old);
     topology.add_standby(number)?;
     if former == FormerPrimary::CutOff {
         topology.links.mend(&directions);
