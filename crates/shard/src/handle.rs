@@ -138,11 +138,19 @@ impl Handle {
         self.refuse_held_up(std::slice::from_ref(&command))?;
         if self.shared.hold.is_some()
             && let Command::Query(query) = &command
-            && let Query::Why(namespace, id) = &**query
         {
-            let (namespace, id) = (namespace.clone(), id.clone());
-            let asked = self.call_shard(command, at);
-            return Box::pin(self.explain(namespace, id, asked)).await;
+            match &**query {
+                Query::Why(namespace, id) => {
+                    let (namespace, id) = (namespace.clone(), id.clone());
+                    let asked = self.call_shard(command, at);
+                    return Box::pin(self.explain(namespace, id, asked)).await;
+                }
+                Query::QueueWhy(..) => {
+                    let asked = self.call_shard(command, at);
+                    return Box::pin(self.explain_queue(asked)).await;
+                }
+                _ => {}
+            }
         }
         self.call_shard(command, at).await
     }

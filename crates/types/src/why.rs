@@ -57,6 +57,21 @@ pub enum QueueCause {
     NotBefore,
     /// The jobs wait for other jobs.
     WaitsFor,
+    /// The store confirms no commits now, so that nothing changes and no worker gets a job.
+    StoreHeldUp {
+        /// What the store waits for, and the next step; not empty.
+        detail: String,
+    },
+}
+
+/// Adds that the store confirms no commits now, as the first cause of all jobs of a queue that wait.
+pub fn hold_up_queue(waits: &mut Vec<QueueWait>, detail: String) {
+    let jobs = waits.iter().map(|wait| wait.jobs).sum();
+    waits.retain(|wait| wait.cause != QueueCause::InOrder);
+    if jobs > 0 {
+        let cause = QueueCause::StoreHeldUp { detail };
+        waits.insert(0, QueueWait { cause, jobs });
+    }
 }
 
 impl QueueCause {
@@ -69,6 +84,7 @@ impl QueueCause {
             Self::InOrder => "next",
             Self::NotBefore => "not_before",
             Self::WaitsFor => "waits_for",
+            Self::StoreHeldUp { .. } => "store_held_up",
         }
     }
 
@@ -88,6 +104,7 @@ impl QueueCause {
             Self::InOrder => "workers take these jobs in their order".to_owned(),
             Self::NotBefore => "these jobs are scheduled for later".to_owned(),
             Self::WaitsFor => "these jobs wait for other jobs".to_owned(),
+            Self::StoreHeldUp { detail } => detail.clone(),
         }
     }
 }
@@ -298,6 +315,19 @@ mod tests {
         let detail = "no standby".to_owned();
         assert_eq!(explain(JobState::Ready), [Reason::StoreHeldUp { detail }]);
         assert_eq!(explain(JobState::Succeeded), [Reason::Next]);
+    }
+
+    #[test]
+    fn a_store_that_confirms_nothing_is_the_first_cause_of_all_waiting_jobs_of_a_queue() {
+        let wait = |cause, jobs| QueueWait { cause, jobs };
+        let mut waits = vec![wait(QueueCause::InOrder, 2), wait(QueueCause::WaitsFor, 3)];
+        hold_up_queue(&mut waits, "no standby".to_owned());
+        let detail = "no standby".to_owned();
+        let first = wait(QueueCause::StoreHeldUp { detail }, 5);
+        assert_eq!(waits, [first, wait(QueueCause::WaitsFor, 3)]);
+        let mut none = Vec::new();
+        hold_up_queue(&mut none, "no standby".to_owned());
+        assert_eq!(none, []);
     }
 
     #[test]

@@ -211,7 +211,7 @@ pub struct QueueWhy {
 /// A cause why jobs of a queue are not running.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct QueueReason {
-    /// Stable code: `queue_paused`, `queue_limit`, `no_worker`, `next`, `not_before` or `waits_for`.
+    /// Stable code: `store_held_up`, `queue_paused`, `queue_limit`, `no_worker`, `next`, `not_before` or `waits_for`.
     pub code: String,
     /// The cause as a sentence for people.
     pub text: String,

@@ -314,6 +314,12 @@ fn a_missing_standby_is_named_new_work_is_refused_and_jobs_can_be_read() -> Resu
     let url = format!("http://{}", node.address);
     let why = run_successfully(&["--server", &url, "job", "why", "before"], &[])?;
     ensure!(why.contains("synchronous standby"), "{why}");
+    // What is said of the queue would depend on the job that waits for its commit.
+    let why = ask(&mut client, "GET", "/api/v1/queues/default/why", &null)?.to_text();
+    ensure!(
+        why.contains("unavailable") && why.contains("synchronous standby"),
+        "{why}"
+    );
     wait_for_standby(&cluster, "")?;
     let taken = waiting.join().expect("no panic")?;
     ensure!(

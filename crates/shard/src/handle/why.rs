@@ -1,9 +1,9 @@
-//! Explains a job while the store confirms no commits.
+//! Explains a job or a queue while the store confirms no commits.
 
 use std::pin::pin;
 use std::time::Duration;
 
-use ganger_types::why::{Explanation, Reason};
+use ganger_types::why::{Explanation, Reason, hold_up_queue};
 use ganger_types::{JobId, Namespace, Reply};
 use tokio::time::timeout;
 
@@ -22,19 +22,50 @@ impl Handle {
         id: JobId,
         asked: impl Future<Output = Result<Reply, CallError>>,
     ) -> Result<Reply, CallError> {
+        match self.answer_or_hold(asked).await {
+            (Some(Ok(Reply::Why(mut explanation))), Some(reason)) => {
+                explanation.hold_up(reason);
+                Ok(Reply::Why(explanation))
+            }
+            (Some(answer), _) => answer,
+            (None, reason) => {
+                let reason = reason.unwrap_or_default();
+                self.explain_by_hold(&namespace, &id, reason).await
+            }
+        }
+    }
+
+    /// Waits for the shard's explanation of a queue, and adds what the store waits for, if it does.
+    ///
+    /// # Errors
+    /// If the answer depends on a commit that is not confirmed.
+    pub(super) async fn explain_queue(
+        &self,
+        asked: impl Future<Output = Result<Reply, CallError>>,
+    ) -> Result<Reply, CallError> {
+        match self.answer_or_hold(asked).await {
+            (Some(Ok(Reply::QueueWhy(mut waits))), Some(reason)) => {
+                hold_up_queue(&mut waits, reason);
+                Ok(Reply::QueueWhy(waits))
+            }
+            (Some(answer), _) => answer,
+            (None, reason) => {
+                let reason = reason.unwrap_or_default();
+                Err(CallError::unavailable(&self.shared.id, reason))
+            }
+        }
+    }
+
+    /// Waits for an answer, or until the store confirms no commits. Returns the answer, and what the store waits for.
+    async fn answer_or_hold(
+        &self,
+        asked: impl Future<Output = Result<Reply, CallError>>,
+    ) -> (Option<Result<Reply, CallError>>, Option<String>) {
         let mut asked = pin!(asked);
         loop {
-            let answer = timeout(LOOK_EVERY, asked.as_mut()).await;
-            match (answer, self.held_up()) {
-                (Ok(Ok(Reply::Why(mut explanation))), Some(reason)) => {
-                    explanation.hold_up(reason);
-                    return Ok(Reply::Why(explanation));
-                }
-                (Ok(answer), _) => return answer,
-                (Err(_), Some(reason)) => {
-                    return self.explain_by_hold(&namespace, &id, reason).await;
-                }
+            match (timeout(LOOK_EVERY, asked.as_mut()).await, self.held_up()) {
                 (Err(_), None) => {}
+                (answer, reason) => return (answer.ok(), reason),
             }
         }
     }
