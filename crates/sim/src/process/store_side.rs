@@ -10,6 +10,9 @@ use crate::oracle::Restart;
 use crate::rng::Rng;
 use crate::sim_ticket::TicketEvent;
 
+/// Most steps of a process that has died until the oracle knows what its store has.
+const RELEASE_STEPS_MAX: u32 = 64;
+
 impl ShardProcess {
     /// Passes the store's next report to the core.
     pub(crate) fn report(&mut self, now: Now) -> CallOutcome {
@@ -177,28 +180,26 @@ impl ShardProcess {
     /// After a crash, releases the turns that the store has, for the oracle alone.
     pub(crate) fn release_after_crash(&mut self, mut now: Now) -> CallOutcome {
         let mut all = CallOutcome::default();
-        for _ in 0..8 {
+        for _ in 0..RELEASE_STEPS_MAX {
             while self.has_reports() {
                 all.events.extend(self.report(now).events);
             }
-            let holds_more = self.store.sequence() > self.core.durable_sequence();
-            if holds_more && let Some(pause) = self.core.sleep_for(now) {
-                // The process may have died during a pause of its recovery.
+            if self.store.sequence() <= self.core.durable_sequence() {
+                break;
+            }
+            let reopen = |task: &StoreTask| matches!(task, StoreTask::Reopen { .. });
+            if let Some(place) = self.store_tasks.iter().position(reopen) {
+                self.store_tasks.rotate_left(place);
+                self.work(CommitOutcome::Success);
+            } else if let Some(pause) = self.core.sleep_for(now) {
+                // The process may have died during a pause of its recovery; it has pauses for other reasons too.
                 now.elapsed = now.elapsed.after(pause);
                 now.wall = now.wall.after(pause);
                 self.core.run(self.planted.time(now));
                 all.events.extend(self.collect().events);
-            }
-            let Some(place) = self
-                .store_tasks
-                .iter()
-                .position(|task| matches!(task, StoreTask::Reopen { .. }))
-                .filter(|_| holds_more)
-            else {
+            } else {
                 break;
-            };
-            self.store_tasks.rotate_left(place);
-            self.work(CommitOutcome::Success);
+            }
         }
         self.forget_lost_turns();
         all
