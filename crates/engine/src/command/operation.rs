@@ -146,8 +146,11 @@ impl Engine {
         let is_over = |record: &OperationRecord| {
             forgotten_at(record).is_some_and(|due| due.is_past(turn.now))
         };
-        if let Some(newest) = newest.filter(is_over) {
-            self.forget_operation(newest.number, turn);
+        match newest {
+            Some(newest) if is_over(&newest) => self.forget_operation(newest.number, turn),
+            // Its timer may have fired while it stayed as the newest, before the wall clock was set back.
+            Some(newest) => self.arm_operation(newest),
+            None => {}
         }
         while self.operations.len() > OPERATIONS_MAX {
             let mut ended = self.operations.iter();

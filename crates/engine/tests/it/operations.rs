@@ -409,6 +409,26 @@ fn an_operation_is_forgotten_after_seven_days_and_its_number_stays_taken() {
 }
 
 #[test]
+fn the_newest_operation_is_forgotten_although_the_wall_clock_is_set_back_after_its_time() {
+    let mut world = World::new();
+    let first = start(&mut world, operation(OperationAction::Cancel));
+    worked(&mut world, page(&first, &[], None));
+    let right = world.now.wall;
+    world.now.wall = right.after(OPERATION_KEPT_FOR * 2);
+    world.advance();
+    assert!(
+        shown(&mut world, first.number).is_some(),
+        "it is the newest"
+    );
+    world.now.wall = right;
+    world.advance();
+    start(&mut world, operation(OperationAction::Cancel));
+    assert!(shown(&mut world, first.number).is_some());
+    world.pass(OPERATION_KEPT_FOR);
+    assert_eq!(shown(&mut world, first.number), None);
+}
+
+#[test]
 fn running_jobs_lose_their_leases_and_the_page_stays_within_its_namespace() {
     let mut world = World::new();
     let ids = world.enqueue(vec![job()]);
