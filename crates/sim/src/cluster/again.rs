@@ -80,16 +80,17 @@ impl World {
         if self.oracle.has_restored_store {
             return Ok(());
         }
+        let mut skipped = BTreeSet::new();
         let judged = if self.retries_graphs() {
             self.retry_all_graphs()?
         } else {
-            self.retry_all_roots()?
+            self.retry_all_roots(&mut skipped)?
         };
         self.settle()?;
         // Some jobs were named before their dependencies.
         for _ in 0..2 {
             if !self.retries_graphs() {
-                self.retry_all_roots()?;
+                self.retry_all_roots(&mut skipped)?;
                 self.settle()?;
             }
         }
@@ -135,13 +136,18 @@ impl World {
         Ok(judged)
     }
 
-    /// Retries the jobs that failed by themselves or were cancelled by hand, with their dependents. Returns the jobs
-    /// of graphs without earlier retries, because an earlier retry without dependents leaves jobs that a later one
-    /// does not reach.
-    fn retry_all_roots(&mut self) -> Result<Vec<JobRef>, crate::oracle::Violation> {
-        let is_root = |member: &MemberModel| match member.place {
-            MemberState::Ended(Outcome::Failed) => member.group != "dependency",
-            MemberState::Ended(Outcome::Cancelled) => member.is_by_hand,
+    /// Retries the jobs that failed by themselves or were cancelled by hand, with their dependents, and those that an
+    /// earlier retry said it skipped. Returns the jobs of graphs without earlier retries, because an earlier retry
+    /// without dependents leaves jobs that a later one does not reach.
+    fn retry_all_roots(
+        &mut self,
+        skipped: &mut BTreeSet<JobRef>,
+    ) -> Result<Vec<JobRef>, crate::oracle::Violation> {
+        let is_root = |job: &JobRef, member: &MemberModel| match member.place {
+            MemberState::Ended(Outcome::Failed) => {
+                member.group != "dependency" || skipped.contains(job)
+            }
+            MemberState::Ended(Outcome::Cancelled) => member.is_by_hand || skipped.contains(job),
             _ => false,
         };
         let members = &self.oracle.members;
@@ -151,7 +157,7 @@ impl World {
         };
         let judged = members.iter().filter(|(_, member)| is_tame(member.graph));
         let judged: Vec<JobRef> = judged.map(|(job, _)| job.clone()).collect();
-        let roots = members.iter().filter(|(_, member)| is_root(member));
+        let roots = members.iter().filter(|(job, member)| is_root(job, member));
         let roots: Vec<JobRef> = roots.map(|(job, _)| job.clone()).collect();
         for number in 0..self.oracle.graphs.len() {
             self.oracle.touched_graph(number);
@@ -159,11 +165,22 @@ impl World {
         for root in roots {
             let node = self.place(&root.shard);
             let answer = self.turn(node, Some(retry(vec![root.id], true, None)))?;
-            if let Some(Ok(Reply::Retried { passed_on, .. })) = answer
-                && !passed_on.is_empty()
-            {
+            let Some(Ok(Reply::Retried {
+                passed_on,
+                skipped: ids,
+                ..
+            })) = answer
+            else {
+                continue;
+            };
+            if !passed_on.is_empty() {
                 self.reach("retry-passed-on");
             }
+            let shard = &root.shard;
+            skipped.extend(ids.into_iter().map(|id| JobRef {
+                shard: shard.clone(),
+                id,
+            }));
         }
         Ok(judged)
     }
