@@ -67,6 +67,13 @@ impl Api {
         outcome_of(answer)
     }
 
+    /// [`Api::submit`] with an idempotency key.
+    pub fn submit_with_key(&mut self, jobs: &[Value], key: &str) -> Outcome {
+        let graph = json!({ "jobs": jobs, "idempotency_key": key });
+        let answer = self.call("POST", "graphs", &graph);
+        outcome_of(answer)
+    }
+
     /// Leases up to `max` jobs of a queue, waiting up to `wait`.
     pub fn lease(
         &mut self,

@@ -8,6 +8,7 @@ use crate::history::{Exchange, GraphJob, History, Operation, Outcome};
 /// Codes with which a graph may be refused: its client repeats it then.
 const REPEATABLE: &[&str] = &[
     "id_busy",
+    "idempotency_busy",
     "overloaded",
     "store_full",
     "not_prepared",

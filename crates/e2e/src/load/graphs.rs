@@ -47,15 +47,21 @@ impl LoadClient {
         jobs
     }
 
-    /// Submits a graph, again and again until the answer is certain. Its ids make it one graph.
+    /// Submits a graph, again and again until the answer is certain. Its ids make it one graph, and so does the key that
+    /// half of them have.
     fn submit(&mut self, graph: &[GraphJob]) {
         let jobs: Vec<Value> = graph.iter().map(document).collect();
+        let key = self.random.chance(50).then(|| graph[0].id.as_str());
         for _ in 0..REPEATS {
             let operation = Operation::Submit {
                 jobs: graph.to_vec(),
             };
             let api = &mut self.api;
-            match self.recorder.exchange(operation, || api.submit(&jobs)) {
+            let send = || match key {
+                Some(key) => api.submit_with_key(&jobs, key),
+                None => api.submit(&jobs),
+            };
+            match self.recorder.exchange(operation, send) {
                 Outcome::Done { .. } => return self.has_enqueued(graph.len()),
                 _ => thread::sleep(PAUSE),
             }
