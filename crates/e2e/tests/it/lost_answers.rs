@@ -198,7 +198,7 @@ fn check_calls(pair: &Pair) -> Result<()> {
 /// A report about a leased job has its token: the owner answers a repeat as the first one.
 fn check_reports(pair: &Pair) -> Result<()> {
     let mut client = pair.nodes.setup("a").client();
-    for report in ["renew", "complete"] {
+    for report in ["renew", "complete", "fail", "release"] {
         let job = json!({"queue": report, "kind": "k"});
         let answer = client.request("POST", "/api/v1/jobs", &job);
         answer.map_err(|error| anyhow!("{error:?}"))?;
