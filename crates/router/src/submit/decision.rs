@@ -105,15 +105,13 @@ impl Router {
                 RouteError::Unreachable { .. } | RouteError::Unknown { .. }
             );
             if is_unknown || (is_away && unknown.is_some()) {
-                unknown.get_or_insert(error);
-            } else if is_away && self.is_between_nodes(&error) && Instant::now() + pause <= until {
-                // It was not asked yet.
-            } else {
+                unknown.get_or_insert_with(|| error.clone());
+            } else if !(is_away && self.is_between_nodes(&error)) {
                 // The decider's reply is final, also about a decision that it made earlier without a reply.
                 return Err(error);
             }
             if Instant::now() + pause > until {
-                return unknown.map_or(Ok(()), Err);
+                return Err(unknown.unwrap_or(error));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(BUSY_PAUSE_MAX);
