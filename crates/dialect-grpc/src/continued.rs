@@ -138,19 +138,8 @@ pub fn message_bytes(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= whole).then_some(whole)
 }
 
-/// Returns the contents of the messages of a body; `None` if one of them is not whole, or compressed.
-pub(crate) fn all_messages(body: &[u8]) -> Option<Vec<&[u8]>> {
-    let (mut messages, mut at) = (Vec::new(), 0);
-    while at < body.len() {
-        let message = first_message(body.get(at..)?)?;
-        at += HEADER_BYTES + message.len();
-        messages.push(message);
-    }
-    Some(messages)
-}
-
 /// Returns the content of the first message of a body; `None` if it is not whole, or compressed.
-fn first_message(body: &[u8]) -> Option<&[u8]> {
+pub(crate) fn first_message(body: &[u8]) -> Option<&[u8]> {
     let whole = message_bytes(body).filter(|_| body.first() == Some(&0))?;
     body.get(HEADER_BYTES..whole)
 }

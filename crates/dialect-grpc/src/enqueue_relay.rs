@@ -3,7 +3,7 @@
 //! The client's stream ends at the node that the client is connected to. This node passes batches on to the owner of the
 //! shard, and keeps them until they are answered. An owner that gives its shard up answers the batches that it has taken
 //! and ends the stream; the rest is sent to the next owner. If an owner dies, nobody knows what became of the batches that
-//! it had not answered: they are sent again only if each has an idempotency key, or an id for each job.
+//! it had not answered: they are sent again only if each has an idempotency key.
 
 mod envelope;
 
@@ -297,9 +297,9 @@ impl Unanswered {
         }
     }
 
-    /// Whether all of them have an idempotency key, or an id for each job.
+    /// Whether all of them have an idempotency key.
     fn may_be_repeated(&self) -> bool {
-        self.batches.iter().all(BatchEnvelope::is_repeatable)
+        self.batches.iter().all(BatchEnvelope::has_key)
     }
 }
 

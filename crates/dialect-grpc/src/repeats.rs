@@ -3,7 +3,7 @@
 use ganger_proto::v1;
 use prost::Message as _;
 
-use crate::continued::all_messages;
+use crate::continued::first_message;
 
 const ENQUEUE: &str = "/ganger.v1.Jobs/Enqueue";
 const SUBMIT_GRAPH: &str = "/ganger.v1.Jobs/SubmitGraph";
@@ -21,45 +21,25 @@ pub fn is_report(path: &str) -> bool {
     REPORTS.contains(&path)
 }
 
-/// Whether a method submits jobs, so that its messages may tell that the call can be sent again.
+/// Whether a method submits jobs, so that its first message may have an idempotency key.
 pub fn is_submission(path: &str) -> bool {
     [ENQUEUE, SUBMIT_GRAPH].contains(&path)
 }
 
-/// Whether the messages of a submission, as bytes on the wire, have an idempotency key, or an id for each job. A compressed
-/// message is not looked into.
+/// Whether the first message of a submission, as bytes on the wire, has an idempotency key. The ids of its jobs are none: a
+/// job that is not kept once it has ended would be made a second time. A compressed message is not looked into.
 pub fn has_key(path: &str, body: &[u8]) -> bool {
-    let Some(messages) = all_messages(body) else {
+    let Some(message) = first_message(body) else {
         return false;
     };
     match path {
-        ENQUEUE => messages
-            .first()
-            .is_some_and(|only| is_repeatable_request(only)),
-        SUBMIT_GRAPH => is_repeatable_graph(&messages),
+        ENQUEUE => v1::EnqueueRequest::decode(message)
+            .is_ok_and(|request| !request.idempotency_key.is_empty()),
+        SUBMIT_GRAPH => {
+            v1::GraphPart::decode(message).is_ok_and(|part| !part.idempotency_key.is_empty())
+        }
         _ => false,
     }
-}
-
-/// Whether an `EnqueueRequest` has an idempotency key, or an id for each job: it makes no job twice then.
-pub(crate) fn is_repeatable_request(encoded: &[u8]) -> bool {
-    v1::EnqueueRequest::decode(encoded)
-        .is_ok_and(|request| !request.idempotency_key.is_empty() || have_ids(&request.jobs))
-}
-
-/// Whether the parts of a graph have an idempotency key, which stands in the first, or an id for each job.
-fn is_repeatable_graph(encoded: &[&[u8]]) -> bool {
-    let parts = encoded.iter().map(|part| v1::GraphPart::decode(*part));
-    let parts: Result<Vec<_>, _> = parts.collect();
-    let Some((first, parts)) = parts.as_ref().ok().and_then(|parts| parts.split_first()) else {
-        return false;
-    };
-    !first.idempotency_key.is_empty()
-        || (have_ids(&first.jobs) && parts.iter().all(|part| have_ids(&part.jobs)))
-}
-
-fn have_ids(jobs: &[v1::NewJob]) -> bool {
-    jobs.iter().all(|job| job.id.is_some())
 }
 
 #[cfg(test)]
@@ -67,50 +47,31 @@ mod tests {
     use super::*;
     use crate::continued::framed;
 
-    fn job(id: &str) -> v1::NewJob {
-        v1::NewJob {
-            id: (!id.is_empty()).then(|| id.to_owned()),
-            ..v1::NewJob::default()
-        }
-    }
-
-    fn request(key: &str, ids: &[&str]) -> Vec<u8> {
+    fn request(key: &str) -> Vec<u8> {
         let request = v1::EnqueueRequest {
             idempotency_key: key.to_owned(),
-            jobs: ids.iter().map(|id| job(id)).collect(),
             ..v1::EnqueueRequest::default()
         };
         framed(&request.encode_to_vec()).to_vec()
     }
 
-    fn part(key: &str, ids: &[&str]) -> Vec<u8> {
+    #[test]
+    fn a_key_is_seen_in_the_first_message_of_a_submission() {
+        assert!(has_key(ENQUEUE, &request("k")));
+        assert!(!has_key(ENQUEUE, &request("")));
+        assert!(!has_key("/ganger.v1.Jobs/Cancel", &request("k")));
         let part = v1::GraphPart {
-            idempotency_key: key.to_owned(),
-            jobs: ids.iter().map(|id| job(id)).collect(),
+            idempotency_key: "k".to_owned(),
             ..v1::GraphPart::default()
         };
-        framed(&part.encode_to_vec()).to_vec()
-    }
-
-    #[test]
-    fn a_key_or_the_ids_of_all_jobs_are_seen() {
-        assert!(has_key(ENQUEUE, &request("k", &[""])));
-        assert!(has_key(ENQUEUE, &request("", &["a", "b"])));
-        assert!(!has_key(ENQUEUE, &request("", &["a", ""])));
-        let graph = |first: Vec<u8>, second: Vec<u8>| [first, second].concat();
-        for (body, expected) in [
-            (graph(part("k", &[""]), part("", &[""])), true),
-            (graph(part("", &["a"]), part("", &["b"])), true),
-            (graph(part("", &["a"]), part("", &[""])), false),
-            (Vec::new(), false),
-        ] {
-            assert_eq!(has_key(SUBMIT_GRAPH, &body), expected, "{body:?}");
-        }
+        let mut parts = framed(&part.encode_to_vec()).to_vec();
+        parts.extend(framed(&v1::GraphPart::default().encode_to_vec()));
+        assert!(has_key(SUBMIT_GRAPH, &parts));
     }
 
     #[test]
     fn a_part_of_a_message_and_a_compressed_one_have_none() {
-        let whole = request("k", &["a"]);
+        let whole = request("k");
         for end in 0..whole.len() {
             let part = whole.get(..end).expect("it is within");
             assert!(!has_key(ENQUEUE, part), "{end} bytes");

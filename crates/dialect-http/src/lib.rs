@@ -31,6 +31,6 @@ pub use api::Settings;
 pub use host_check::HostCheck;
 pub use operations::rights;
 pub use problem::Problem;
-pub use repeats::{has_key, is_repeatable, is_submission};
+pub use repeats::{has_key, is_graph, is_repeatable};
 pub use request_extensions::Peer;
 pub use routes::routes;

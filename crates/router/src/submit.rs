@@ -159,7 +159,7 @@ impl Router {
             }
         }
         let submission = spread.into_one(graph);
-        let is_repeatable = submission.makes_no_job_twice();
+        let is_keyed = submission.idempotency_key.is_some();
         // Once it was sent without an answer, no failure to send it again says that it was not taken.
         let mut unknown = None;
         let mut busy = Busy::default();
@@ -172,9 +172,7 @@ impl Router {
                 Err(error) if error.is_busy() && busy.pause().await => {}
                 Err(error) if self.waits_for_node(&error, moving).await => {}
                 Err(error @ RouteError::OutcomeUnknown { .. })
-                    if is_repeatable
-                        && self.topology().owners().is_some()
-                        && moving.pause().await =>
+                    if is_keyed && self.topology().owners().is_some() && moving.pause().await =>
                 {
                     unknown = Some(error);
                 }

@@ -117,13 +117,6 @@ pub struct Enqueue {
     pub graph: bool,
 }
 
-impl Enqueue {
-    /// Whether a repeat makes no job twice: it has an idempotency key, or an id for each job.
-    pub fn makes_no_job_twice(&self) -> bool {
-        self.idempotency_key.is_some() || self.jobs.iter().all(|job| job.id.is_some())
-    }
-}
-
 /// How a lease chooses among several queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TakeMode {

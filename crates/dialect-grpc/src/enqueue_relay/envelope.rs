@@ -2,8 +2,7 @@
 //! their numbers.
 
 use bytes::Bytes;
-
-use crate::repeats;
+use prost::Message as _;
 
 /// A message of the client: `EnqueueBatch`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -25,10 +24,17 @@ pub(super) struct AnswerEnvelope {
     pub(super) refused: Option<Bytes>,
 }
 
+/// What a relay reads of an `EnqueueRequest`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Keyed {
+    #[prost(string, tag = "3")]
+    idempotency_key: String,
+}
+
 impl BatchEnvelope {
-    /// Whether the batch is enqueued once however often it is sent.
-    pub(super) fn is_repeatable(&self) -> bool {
-        let request = self.request.as_deref();
-        request.is_some_and(repeats::is_repeatable_request)
+    /// Whether the batch has an idempotency key, so that it is enqueued once however often it is sent.
+    pub(super) fn has_key(&self) -> bool {
+        let read = self.request.clone().map(Keyed::decode);
+        matches!(read, Some(Ok(keyed)) if !keyed.idempotency_key.is_empty())
     }
 }

@@ -124,7 +124,6 @@ fn batch(number: u64, key: &str) -> v1::EnqueueBatch {
         request: Some(v1::EnqueueRequest {
             namespace: "default".to_owned(),
             idempotency_key: key.to_owned(),
-            jobs: vec![v1::NewJob::default()],
             ..v1::EnqueueRequest::default()
         }),
     }

@@ -131,11 +131,11 @@ fn what_is_done_once_is_sent_again_when_its_answer_is_lost() -> Result<()> {
     let (jobs, graphs) = ("/api/v1/jobs", "/api/v1/graphs");
     for (queue, path, is_repeatable) in [
         ("job-with-header", jobs, true),
-        ("job-with-id", jobs, true),
+        ("job-with-id", jobs, false),
         ("job", jobs, false),
         ("graph-with-header", graphs, true),
         ("graph-with-key", graphs, true),
-        ("graph-with-ids", graphs, true),
+        ("graph-with-ids", graphs, false),
         ("graph", graphs, false),
     ] {
         let mut body = json!({"queue": queue, "kind": "k"});

@@ -117,14 +117,15 @@ impl ShardDispatch {
         let (head, body) = request.into_parts();
         let is_harmless = !may_change(protocol, &head) || is_repeatable(protocol, &head);
         let counted = head.extensions.get::<BytesInProcess>().cloned();
-        let is_copied = is_harmless || is_submission(protocol, &head);
+        let may_have_key = may_have_key(protocol, &head);
+        let is_copied = is_harmless || may_have_key;
         let (kept, body) = kept_body::keep(body, is_copied.then(|| counted.unwrap_or_default()));
         let passed = Request::from_parts(head.clone(), body);
         let forwarded = self.try_forward(protocol, shard, passed, caller).await;
         forwarded.map_err(|error| {
             let may_repeat = !matches!(error, RouteError::OutcomeUnknown { .. })
                 || is_harmless
-                || (is_copied && kept.is_copy(|body| has_key(protocol, &head, body)));
+                || (may_have_key && kept.is_copy(|body| has_key(protocol, &head, body)));
             let body = may_repeat.then(|| kept.take()).flatten();
             (error, body.map(|body| Request::from_parts(head, body)))
         })
@@ -313,20 +314,20 @@ fn is_repeatable(protocol: Protocol, head: &Parts) -> bool {
     http_api::is_repeatable(head)
 }
 
-/// Whether a request submits jobs, so that its body may tell that it does nothing twice.
-fn is_submission(protocol: Protocol, head: &Parts) -> bool {
+/// Whether a request may have an idempotency key in its body.
+fn may_have_key(protocol: Protocol, head: &Parts) -> bool {
     if protocol == Protocol::Grpc {
         return grpc::is_submission(head.uri.path());
     }
-    http_api::is_submission(head)
+    http_api::is_graph(head)
 }
 
-/// Whether the body of a submission has an idempotency key, or an id for each job: it makes no job twice then.
+/// Whether the body of such a request has an idempotency key: it does nothing twice then.
 fn has_key(protocol: Protocol, head: &Parts, body: &[u8]) -> bool {
     if protocol == Protocol::Grpc {
         return grpc::has_key(head.uri.path(), body);
     }
-    http_api::has_key(head, body)
+    http_api::has_key(body)
 }
 
 /// Whether the other server does not know this one, which is not the caller's fault.
